@@ -1,0 +1,1 @@
+"""The models CF-NADE is compared with, each a Scorer."""

@@ -1,0 +1,1 @@
+"""From an event log to counts, relative ratings and splits."""

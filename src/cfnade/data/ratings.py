@@ -1,0 +1,129 @@
+"""Relative ratings: each item's empirical distribution of counts turns counts into (0, 1]."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.errors import DataError
+
+
+class RelativeRating:
+    """Share of an item's watchers whose count is no larger than this one (Section 5.1).
+
+    Ten episodes of a long series mean little, one visit to a film a lot; the share of the
+    item's own watchers puts both on one scale. It is SQL's
+    `cume_dist() over (partition by item order by count)`. The distributions are kept, so the
+    counts of new users become ratings as well:
+
+    - a count between two seen ones gets the share of the lower one;
+    - a count above the largest gets 1;
+    - a count below the smallest of n watchers gets 1 / (n + 1), the share of someone who
+      joins them as the lightest watcher (a rating of 0 would say "not watched");
+    - by the same rule, the first watcher of an item nobody had watched gets 1.
+
+    Attributes:
+        n_items_: Number of items seen in `fit`.
+        item_starts_: Where each item's distribution starts in the two arrays below, (n_items + 1,).
+        distinct_counts_: Each item's distinct counts, ascending, one item after the other.
+        n_watchers_up_to_: How many of the item's watchers have at most that count.
+    """
+
+    n_items_: int
+    item_starts_: NDArray[np.int64]
+    distinct_counts_: NDArray[np.float64]
+    n_watchers_up_to_: NDArray[np.int64]
+
+    def fit(self, counts: CountMatrix) -> RelativeRating:
+        """Learn each item's count distribution.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+
+        Returns:
+            Itself.
+        """
+        counts = as_count_matrix(counts)
+        self.n_items_ = counts.shape[1]
+        values = np.unique(counts.data)  # (n_values,), usually few
+        keys = _keys(counts.indices, np.searchsorted(values, counts.data), values.size)
+        distinct, n_watchers = np.unique(keys, return_counts=True)
+        item, value = np.divmod(distinct, max(values.size, 1))
+        starts = np.searchsorted(item, np.arange(self.n_items_ + 1))
+        total = np.concatenate([[0], np.cumsum(n_watchers)])
+        self.item_starts_ = starts.astype(np.int64)
+        self.distinct_counts_ = values[value] if values.size else values
+        self.n_watchers_up_to_ = (total[1:] - total[starts[item]]).astype(np.int64)
+        return self
+
+    @classmethod
+    def from_distributions(
+        cls,
+        item_starts: NDArray[np.int64],
+        distinct_counts: NDArray[np.float64],
+        n_watchers_up_to: NDArray[np.int64],
+    ) -> RelativeRating:
+        """Restore a fitted one from its three arrays."""
+        ratings = cls()
+        ratings.n_items_ = item_starts.size - 1
+        ratings.item_starts_ = item_starts
+        ratings.distinct_counts_ = distinct_counts
+        ratings.n_watchers_up_to_ = n_watchers_up_to
+        return ratings
+
+    def transform(self, counts: CountMatrix) -> CountMatrix:
+        """Turn counts, of any users, into relative ratings.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+
+        Returns:
+            Relative ratings in (0, 1] where a count was, (n_users, n_items).
+
+        Raises:
+            DataError: If it was not fitted, or on another number of items.
+        """
+        if not hasattr(self, "n_items_"):
+            raise DataError("this RelativeRating is not fitted yet; call fit(counts) first")
+        counts = as_count_matrix(counts)
+        if counts.shape[1] != self.n_items_:
+            raise DataError(
+                f"the ratings were fitted on {self.n_items_} items, got {counts.shape[1]}; "
+                "columns must be the same items in the same order"
+            )
+        ratings = self.of_pairs(counts.indices, counts.data)
+        return csr_array((ratings, counts.indices, counts.indptr), shape=counts.shape)
+
+    def of_pairs(
+        self, items: NDArray[np.integer], counts: NDArray[np.floating]
+    ) -> NDArray[np.float64]:
+        """Relative rating of single counts.
+
+        Args:
+            items: Column of each, (n_pairs,).
+            counts: Count above zero of each, (n_pairs,).
+
+        Returns:
+            In (0, 1], (n_pairs,).
+        """
+        # One search serves all items: the item leads the key, the rank of the count follows.
+        values = np.unique(self.distinct_counts_)
+        item_of = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
+        seen = _keys(item_of, np.searchsorted(values, self.distinct_counts_) + 1, values.size + 1)
+        asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
+        position = np.searchsorted(seen, asked, side="right") - 1  # last distinct count <= asked
+        starts, ends = self.item_starts_[items], self.item_starts_[np.asarray(items) + 1]
+        up_to = np.concatenate([self.n_watchers_up_to_, [0]])  # the last one serves empty items
+        n_watchers = np.where(ends > starts, up_to[ends - 1], 0)
+        below_all = position < starts
+        n_no_more = np.where(below_all, 1, up_to[position])
+        return np.asarray(n_no_more / np.where(below_all, n_watchers + 1, n_watchers))
+
+
+def _keys(
+    items: NDArray[np.integer], value_ranks: NDArray[np.integer], n_values: int
+) -> NDArray[np.int64]:
+    """Order pairs by item, then by value, in one integer."""
+    return items.astype(np.int64) * n_values + value_ranks

@@ -1,0 +1,136 @@
+"""Hold out a part of each user's items: what a model is judged on, and never sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.errors import ConfigError, DataError
+
+MIN_ITEMS = 5
+"""Users with fewer items stay whole in train: holding out one would leave too little to go by."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One set of users' counts in three disjoint parts of the same shape, (n_users, n_items)."""
+
+    train: CountMatrix
+    """What models are fitted on while settings are being chosen."""
+
+    validation: CountMatrix
+    """What settings are chosen on."""
+
+    test: CountMatrix
+    """What the final models are judged on, once."""
+
+    @property
+    def known(self) -> CountMatrix:
+        """Everything a final model may see: train and validation, (n_users, n_items)."""
+        return as_count_matrix(self.train + self.validation)
+
+
+def hold_out(
+    counts: CountMatrix,
+    *,
+    share: float = 0.1,
+    min_items: int = MIN_ITEMS,
+    rng: int | np.random.Generator = 0,
+) -> tuple[CountMatrix, CountMatrix]:
+    """Take a random part of each user's items away.
+
+    Args:
+        counts: Sparse, (n_users, n_items).
+        share: Of each user's items, rounded to the nearest number, at least one.
+        min_items: Users with fewer items keep all of them.
+        rng: Seed or generator; the same seed on the same counts gives the same split.
+
+    Returns:
+        Kept and held-out counts, both (n_users, n_items), disjoint, adding up to the input.
+
+    Raises:
+        ConfigError: If the share is not between 0 and 1, or min_items below 2.
+    """
+    if not 0.0 <= share < 1.0:
+        raise ConfigError(f"the share to hold out must be at least 0 and below 1, got {share}")
+    if min_items < 2:
+        raise ConfigError(f"min_items must be at least 2, one of them to keep; got {min_items}")
+    counts = as_count_matrix(counts)
+    rng = np.random.default_rng(rng)
+    n_items_of = np.diff(counts.indptr)  # (n_users,)
+    n_held = np.where(n_items_of >= min_items, np.maximum(1, np.rint(share * n_items_of)), 0)
+    if share == 0.0:
+        n_held[:] = 0
+    n_held = np.minimum(n_held, np.maximum(n_items_of - 1, 0)).astype(np.int64)
+
+    # Sorting by row + a random fraction shuffles each user's pairs and leaves rows in place
+    # (half a unit at most, so that rounding never reaches the next row); the first n_held of
+    # each row are then held out.
+    user_of = np.repeat(np.arange(counts.shape[0]), n_items_of)
+    order = np.argsort(user_of + rng.random(counts.nnz) / 2)  # (n_pairs,)
+    place_in_row = np.arange(counts.nnz) - counts.indptr[user_of]
+    is_held = np.zeros(counts.nnz, dtype=bool)
+    is_held[order[place_in_row < n_held[user_of]]] = True
+    return _subset(counts, ~is_held), _subset(counts, is_held)
+
+
+def split_counts(
+    counts: CountMatrix,
+    *,
+    test_share: float = 0.1,
+    validation_share: float = 0.1,
+    min_items: int = MIN_ITEMS,
+    rng: int | np.random.Generator = 0,
+) -> Split:
+    """Split per user: a test part first, then a validation part out of what is left.
+
+    Args:
+        counts: Sparse, (n_users, n_items).
+        test_share: Of each user's items.
+        validation_share: Of each user's remaining items.
+        min_items: Users with fewer items stay whole in train.
+        rng: Seed or generator.
+
+    Returns:
+        The three parts.
+
+    Raises:
+        DataError: If nobody has enough items to hold one out.
+    """
+    rng = np.random.default_rng(rng)
+    known, test = hold_out(counts, share=test_share, min_items=min_items, rng=rng)
+    if test_share > 0 and test.nnz == 0:
+        raise DataError(
+            f"no user has {min_items} items or more, so there is nothing to hold out; "
+            "bring more data, or lower min_items"
+        )
+    train, validation = hold_out(known, share=validation_share, min_items=min_items, rng=rng)
+    return Split(train, validation, test)
+
+
+def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
+    """Pairs of the test part that are in the training part as well.
+
+    Args:
+        train: Sparse, (n_users, n_items).
+        test: Sparse, (n_users, n_items).
+
+    Returns:
+        The test counts of those pairs, (n_users, n_items); `.nnz` tells how many.
+    """
+    return as_count_matrix(test.multiply(train.astype(bool)))
+
+
+def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
+    """The test counts whose pairs are not in the training part, (n_users, n_items)."""
+    return as_count_matrix(test - overlap(train, test))
+
+
+def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:
+    """The counts of the pairs to keep, in the same shape."""
+    indptr = np.concatenate([[0], np.cumsum(keep)])[counts.indptr]
+    return csr_array((counts.data[keep], counts.indices[keep], indptr), shape=counts.shape)

@@ -1,0 +1,39 @@
+"""The errors cfnade raises on purpose; the command line prints each as one line.
+
+CfnadeError
++-- DataError           the input cannot be used as it is
++-- ConfigError         a setting has no meaning
++-- MissingExtraError   an optional dependency is not installed
++-- TrainingError       training cannot go on
++-- ArtifactError       a saved model or checkpoint cannot be used
+"""
+
+from __future__ import annotations
+
+
+class CfnadeError(Exception):
+    """Base of all errors below: the message says what is wrong, where, and what to do."""
+
+
+class DataError(CfnadeError, ValueError):
+    """The input cannot be used as it is."""
+
+
+class ConfigError(CfnadeError, ValueError):
+    """A setting has no meaning, alone or together with another."""
+
+
+class MissingExtraError(CfnadeError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        command = f"pip install 'cfnade[{extra}]'"
+        super().__init__(f"{purpose} needs {package}; install it with: {command}")
+
+
+class TrainingError(CfnadeError, RuntimeError):
+    """Training cannot go on."""
+
+
+class ArtifactError(CfnadeError, ValueError):
+    """A saved model or checkpoint is missing, damaged, or of another format."""

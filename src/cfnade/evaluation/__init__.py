@@ -1,0 +1,1 @@
+"""Metrics, comparison, sweeps and the report: for any Scorer."""

@@ -1,0 +1,1 @@
+"""The network of the paper, its objective, training and inference."""

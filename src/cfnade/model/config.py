@@ -1,0 +1,143 @@
+"""Settings of the network and of its training, and the two presets: `default` and `paper`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from cfnade.data.feedback import check_alpha
+from cfnade.errors import ConfigError
+
+Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]
+InputScale: TypeAlias = Literal["none", "alpha", "history"]
+Optimizer: TypeAlias = Literal["adam", "sgd"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What the network is: enough to run it, given its weights."""
+
+    n_items: int
+    """Items the network knows (M)."""
+
+    n_hidden: int = 256
+    """Hidden units of every layer (H; 256 in the paper)."""
+
+    n_layers: int = 1
+    """Hidden layers (1 in the paper; more follow the first as in Section 4's deep version)."""
+
+    activation: Activation = "tanh"
+    """Activation of the hidden layers (g; tanh in the paper)."""
+
+    alpha: float = 30.0
+    """Rate of confidence, c = 1 + alpha r (Eq. 6; 300 was best in the paper)."""
+
+    input_scale: InputScale = "history"
+    """Factor on the confidence of a liked item as it enters the network: `none` is Eq. 9 as
+    printed; `alpha` divides by 1 + alpha, the same model class with `like_weight` in other
+    units, in which a large alpha does not saturate the hidden layer; `history` divides that
+    further by the square root of its sum over the user's liked context items, so that long
+    and short histories drive the hidden layer alike."""
+
+    def __post_init__(self) -> None:
+        _at_least("n_items", self.n_items, 1)
+        _at_least("n_hidden", self.n_hidden, 1)
+        _at_least("n_layers", self.n_layers, 1)
+        _one_of("activation", self.activation, get_args(Activation))
+        _one_of("input_scale", self.input_scale, get_args(InputScale))
+        check_alpha(self.alpha)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the network is trained; none of it is needed to run it."""
+
+    optimizer: Optimizer = "adam"
+    """`adam`, or the paper's `sgd`."""
+
+    learning_rate: float = 2e-3
+    """Step size (0.01 with SGD in the paper)."""
+
+    batch_size: int = 200
+    """Users per update (200 in the paper)."""
+
+    weight_decay: float = 0.0
+    """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
+
+    item_l2: float = 1e-7
+    """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
+    watchers, for a loss averaged over the targets."""
+
+    context_share: float | None = 0.5
+    """Share of the items given as context; None draws it anew for every update, as in Eq. 14."""
+
+    dropout: float = 0.5
+    """Share of the hidden units left out, per user and update."""
+
+    weight_average: float = 0.99
+    """Decay of the running average of the weights that is used in place of the last ones; 0
+    uses the last ones."""
+
+    bias_start: bool = True
+    """Start the output bias at the logit of each item's share of watchers."""
+
+    max_epochs: int = 200
+    """Passes over all users at most."""
+
+    patience: int = 10
+    """Stop after this many epochs without a better validation MPR."""
+
+    seed: int = 0
+    """Of the first weights, the orderings, the order of users and dropout."""
+
+    def __post_init__(self) -> None:
+        _one_of("optimizer", self.optimizer, get_args(Optimizer))
+        _at_least("batch_size", self.batch_size, 1)
+        _at_least("max_epochs", self.max_epochs, 0)
+        _at_least("patience", self.patience, 1)
+        _at_least("seed", self.seed, 0)
+        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigError(f"learning_rate must be above 0, got {self.learning_rate}")
+        for name in ("weight_decay", "item_l2"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name} must be at least 0, got {value}")
+        for name in ("dropout", "weight_average"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        if self.context_share is not None and not 0 <= self.context_share < 1:
+            raise ConfigError(
+                f"context_share must be at least 0 and below 1, or None, got {self.context_share}"
+            )
+
+
+PAPER: dict[str, Any] = {
+    "n_hidden": 256,
+    "n_layers": 1,
+    "activation": "tanh",
+    "alpha": 300.0,
+    "input_scale": "alpha",
+    "optimizer": "sgd",
+    "learning_rate": 0.01,
+    "batch_size": 200,
+    "weight_decay": 0.01,
+    "item_l2": 0.0,
+    "context_share": None,
+    "dropout": 0.0,
+    "weight_average": 0.0,
+    "bias_start": True,
+}
+"""The settings the paper states, and what had to be fixed to make them train; see
+docs/decisions/0003-paper-preset.md."""
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
