@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from cfnade.errors import ConfigError
 
 CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
@@ -32,3 +39,31 @@ def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
     except (OSError, ValueError):
         pass  # no cgroup v2 here: the affinity is all there is
     return max(1, threads)
+
+
+@contextmanager
+def limited_threads(n_threads: int | None = None) -> Iterator[int]:
+    """Run numpy, and torch if it is in use, on so many threads; put things back afterwards.
+
+    Args:
+        n_threads: None takes what is available.
+
+    Yields:
+        The number of threads.
+
+    Raises:
+        ConfigError: If it is below 1.
+    """
+    threads = available_threads() if n_threads is None else n_threads
+    if threads < 1:
+        raise ConfigError(f"n_threads must be at least 1, or None for all; got {n_threads}")
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    with threadpool_limits(threads):
+        if torch:
+            torch.set_num_threads(threads)
+        try:
+            yield threads
+        finally:
+            if torch:
+                torch.set_num_threads(before)

@@ -57,7 +57,7 @@ class TrainingConfig:
     optimizer: Optimizer = "adam"
     """`adam`, or the paper's `sgd`."""
 
-    learning_rate: float = 2e-3
+    learning_rate: float = 5e-3
     """Step size (0.01 with SGD in the paper)."""
 
     batch_size: int = 200
@@ -66,7 +66,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
 
-    item_l2: float = 1e-7
+    item_l2: float = 3e-8
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
     watchers, for a loss averaged over the targets."""
 
@@ -106,14 +106,16 @@ class TrainingConfig:
                 raise ConfigError(f"{name} must be at least 0, got {value}")
         for name in ("dropout", "weight_average"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+                raise ConfigError(
+                    f"{name} must be at least 0 and below 1, got {getattr(self, name)}"
+                )
         if self.context_share is not None and not 0 <= self.context_share < 1:
             raise ConfigError(
                 f"context_share must be at least 0 and below 1, or None, got {self.context_share}"
             )
 
 
-PAPER: dict[str, Any] = {
+_PAPER: dict[str, Any] = {
     "n_hidden": 256,
     "n_layers": 1,
     "activation": "tanh",
@@ -129,8 +131,10 @@ PAPER: dict[str, Any] = {
     "weight_average": 0.0,
     "bias_start": True,
 }
-"""The settings the paper states, and what had to be fixed to make them train; see
-docs/decisions/0003-paper-preset.md."""
+
+PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
+"""Settings by name. `default` is what the dataclasses above say; `paper` is what the paper states
+and what had to be fixed to make that train, see docs/decisions/0003-paper-preset.md."""
 
 
 def _at_least(name: str, value: int, least: int) -> None:

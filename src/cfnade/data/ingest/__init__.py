@@ -1,0 +1,5 @@
+"""From an event log or a table of counts to `Interactions`, with DuckDB doing the heavy part."""
+
+from cfnade.data.ingest.read import read_interactions, read_item_names
+
+__all__ = ["read_interactions", "read_item_names"]

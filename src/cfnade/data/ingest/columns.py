@@ -1,0 +1,144 @@
+"""Which column holds what: named by the caller, or recognised by its name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from cfnade.errors import ConfigError, DataError
+
+logger = logging.getLogger(__name__)
+
+
+def _ids_of(nouns: str) -> tuple[str, ...]:
+    """Both forms of each noun, the id first: a table may hold `artist_id` and `artist`."""
+    return tuple(form for noun in nouns.split() for form in (f"{noun}id", noun))
+
+
+# As `_plain` writes them, best first.
+USER_NAMES = (
+    *_ids_of("user household customer member account subscriber profile viewer listener visitor"),
+    *_ids_of("client player reader person"),
+    "uid",
+)
+ITEM_NAMES = (
+    *_ids_of("item product show movie film series video title episode program artist track song"),
+    *_ids_of("album podcast station book article game app content venue place location business"),
+    *("stockcode", "sku", "asin", "isbn", "iid"),
+)
+COUNT_NAMES = (
+    *("count", "counts", "plays", "playcount", "watches", "watchcount", "views", "viewcount"),
+    *("listens", "listencount", "listeningcount", "streams", "scrobbles", "purchases", "orders"),
+    *("visits", "checkins", "clicks", "interactions", "completions", "times", "frequency"),
+    *("weight", "n"),
+)
+"""A rating, a quantity or a timestamp is no count: those have to be named by the caller."""
+LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "producttype")
+
+
+def choose_columns(
+    columns: Sequence[str],
+    *,
+    user_col: str | None,
+    item_col: str | None,
+    count_col: str | None,
+    events: bool | None,
+) -> dict[str, str]:
+    """Find the columns of the users, the items and, unless rows are events, the counts.
+
+    Args:
+        columns: The names that there are.
+        user_col: Named by the caller, or None to recognise one; so for the next two.
+        item_col: As above.
+        count_col: As above.
+        events: True if each row is one event, False if counts are needed, None to take
+            counts where there are any.
+
+    Returns:
+        Column by role: "user", "item" and, if rows carry counts, "count".
+
+    Raises:
+        DataError: If a column is missing, or serves two roles.
+        ConfigError: If a count column is named although rows are events.
+    """
+    if events and count_col is not None:
+        raise ConfigError(
+            f"rows are either events or carry counts: got events=True and count column "
+            f"{count_col!r}; leave one of them out"
+        )
+    roles = {
+        "user": required_column(columns, user_col, "user", USER_NAMES),
+        "item": required_column(columns, item_col, "item", ITEM_NAMES),
+    }
+    count = None
+    if not events:
+        count = find_column(columns, count_col, "count", COUNT_NAMES)
+    if count is None and events is False:
+        raise _missing(columns, "count")
+    if count is not None:
+        roles["count"] = count
+    check_distinct(roles)
+    logger.info(
+        "users from column %r, items from %r, %s",
+        roles["user"],
+        roles["item"],
+        "one event per row" if count is None else f"counts from {count!r}",
+    )
+    return roles
+
+
+def required_column(
+    columns: Sequence[str], given: str | None, role: str, known: Iterable[str]
+) -> str:
+    """The column of a role, as `find_column`, which must be there."""
+    column = find_column(columns, given, role, known)
+    if column is None:
+        raise _missing(columns, role)
+    return column
+
+
+def find_column(
+    columns: Sequence[str], given: str | None, role: str, known: Iterable[str]
+) -> str | None:
+    """The given column, whatever its case, or else the first that has a known name."""
+    if given is None:
+        by_plain_name = {_plain(column): column for column in reversed(columns)}
+        return next((by_plain_name[name] for name in known if name in by_plain_name), None)
+    for same in (str, str.casefold):
+        for column in columns:
+            if same(column) == same(given):
+                return column
+    raise DataError(
+        f"there is no {role} column {given!r}; the columns are {_listed(columns)}; "
+        f"name one of these as {role}_col"
+    )
+
+
+def check_distinct(roles: dict[str, str]) -> None:
+    """Refuse a column that would serve two roles."""
+    by_column: dict[str, str] = {}
+    for role, column in roles.items():
+        other = by_column.setdefault(column, role)
+        if other != role:
+            raise DataError(
+                f"column {column!r} cannot be both the {other} and the {role}; "
+                f"name another one as {other}_col or {role}_col"
+            )
+
+
+def _plain(name: str) -> str:
+    """Without case and punctuation: `User ID`, `user_id` and `userId` are all `userid`."""
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def _missing(columns: Sequence[str], role: str) -> DataError:
+    headless = any(name.strip().replace(".", "").isdigit() for name in columns)
+    hint = " (does the first line hold the column names?)" if headless else ""
+    return DataError(
+        f"found no {role} column; the columns are {_listed(columns)}{hint}; "
+        f"name one of these as {role}_col"
+    )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(map(repr, columns)) if columns else "none"

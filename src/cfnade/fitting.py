@@ -1,0 +1,203 @@
+"""From counts to a trained network: ratings, a validation part, early stopping, a last refit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import hold_out
+from cfnade.errors import ConfigError, DataError, MissingExtraError
+from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.inference import NumpyNetwork
+from cfnade.threads import limited_threads
+
+if TYPE_CHECKING:
+    from cfnade.model.training import Epoch, Trained
+
+logger = logging.getLogger(__name__)
+
+REFIT_ABOVE = 0.01
+"""Unless told otherwise, refit if validation took more than this share of the pairs away."""
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """What training is stopped early on."""
+
+    validation_share: float = 0.1
+    """Share of each user's items held out for early stopping; with 0 all epochs are run."""
+
+    validation_users: int = 10_000
+    """Hold out from this many users at most: enough to tell epochs apart."""
+
+    refit: bool | None = None
+    """Once the best number of epochs is known, train again on all pairs, those held out
+    included; None does so if more than 1 % of the pairs were held out."""
+
+    def __post_init__(self) -> None:
+        if self.validation_users < 1:
+            raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Who wants to hear of the progress."""
+
+    on_epoch: Callable[[Epoch], None] | None = None
+    """Called after every epoch."""
+
+    on_step: Callable[[int, int], None] | None = None
+    """Called after every update with its number in the epoch and how many there are."""
+
+
+@dataclass(frozen=True)
+class NetworkScorer:
+    """A network with the ratings it was trained on: a `Scorer`."""
+
+    network: NumpyNetwork
+    relative_rating: RelativeRating
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Logits of a like of every item, (n_users, n_items)."""
+        return self.network.logits(self.relative_rating.transform(histories))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The outcome of fitting."""
+
+    scorer: NetworkScorer
+    """The trained network."""
+
+    best_epoch: int
+    """Epochs that it was trained for."""
+
+    validation_mpr: float | None
+    """MPR of that epoch on the validation part, in percent; None without one."""
+
+    epochs: list[Epoch] = field(repr=False)
+    """All epochs of the search for the best one."""
+
+
+def fit_network(
+    known: CountMatrix,
+    settings: Mapping[str, Any],
+    *,
+    validation: CountMatrix | None = None,
+    relative_rating: RelativeRating | None = None,
+    callbacks: Callbacks | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+) -> Fitted:
+    """Train a network on counts.
+
+    Args:
+        known: Counts to learn from, (n_users, n_items).
+        settings: Fields of `ModelConfig`, `TrainingConfig` and `ValidationConfig` by name, and
+            `n_threads`.
+        validation: Held-out counts to stop early on, disjoint from `known`; if None, a part of
+            `known` is held out. One given is never trained on.
+        relative_rating: Fitted count distributions; None fits them on what is trained on.
+        callbacks: For progress.
+        checkpoint: Folder to keep checkpoints in.
+        resume: Go on from them.
+
+    Returns:
+        The network and how it came about.
+
+    Raises:
+        DataError: If there is nothing to learn from.
+        ConfigError: If a setting has no meaning.
+        MissingExtraError: If torch is not installed.
+        TrainingError: If the loss is no longer finite.
+    """
+    if known.nnz == 0:
+        raise DataError("there is nothing to learn from: no pair has a count above 0")
+    try:
+        from cfnade.model.training import train
+    except ImportError as error:
+        raise MissingExtraError("torch", "train", "fitting a model") from error
+    model = ModelConfig(n_items=known.shape[1], **_of(ModelConfig, settings))
+    validating = ValidationConfig(**_of(ValidationConfig, settings))
+    callbacks = callbacks or Callbacks()
+
+    def run(
+        counts: CountMatrix, held_out: CountMatrix | None, part: str, **changes: Any
+    ) -> tuple[Trained, RelativeRating]:
+        folder = None if checkpoint is None else checkpoint / part
+        ratings = relative_rating or RelativeRating().fit(counts)
+        trained = train(
+            model,
+            TrainingConfig(**{**_of(TrainingConfig, settings), **changes}),
+            ratings.transform(counts),
+            validate=None if held_out is None else _validator(counts, held_out, ratings),
+            on_epoch=callbacks.on_epoch,
+            on_step=callbacks.on_step,
+            checkpoint=folder,
+            resume=resume and folder is not None and folder.exists(),
+        )
+        return trained, ratings
+
+    with limited_threads(settings.get("n_threads")):
+        train_counts, held_out = known, validation
+        if validation is None:
+            train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
+        trained, ratings = run(train_counts, held_out, "search")
+        best_epoch, epochs = trained.best_epoch, trained.epochs
+        if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
+            logger.info("training again on all pairs, for %d epochs", best_epoch)
+            trained, ratings = run(known, None, "refit", max_epochs=best_epoch, patience=best_epoch)
+    mprs = [epoch.validation_mpr for epoch in epochs if epoch.validation_mpr is not None]
+    scorer = NetworkScorer(trained.network, ratings)
+    return Fitted(scorer, best_epoch, min(mprs, default=None), epochs)
+
+
+def _hold_out(
+    known: CountMatrix, validating: ValidationConfig, seed: int
+) -> tuple[CountMatrix, CountMatrix | None]:
+    """Part the counts into what to train on and what to stop early on."""
+    rng = np.random.default_rng(seed)
+    is_chosen = np.zeros(known.shape[0], dtype=np.bool_)
+    is_chosen[rng.permutation(known.shape[0])[: validating.validation_users]] = True
+    chosen = as_count_matrix(known.multiply(is_chosen[:, None]))
+    _, held_out = hold_out(chosen, share=validating.validation_share, rng=rng)
+    if held_out.nnz == 0:
+        if validating.validation_share > 0:
+            logger.warning("nobody has enough items to stop early on; running all epochs")
+        return known, None
+    return as_count_matrix(known - held_out), held_out
+
+
+def _refits(validating: ValidationConfig, share_trained_on: float) -> bool:
+    if validating.refit is not None:
+        return validating.refit
+    return share_trained_on < 1.0 - REFIT_ABOVE
+
+
+def _validator(
+    counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
+) -> Callable[[NumpyNetwork], float]:
+    """MPR of a network on held-out counts, given what was trained on as history."""
+    users = np.flatnonzero(np.diff(held_out.indptr))
+    histories, held_out = counts[users], held_out[users]
+    relevance = ratings.transform(held_out)
+
+    def validate(network: NumpyNetwork) -> float:
+        scorer = NetworkScorer(network, ratings)
+        return mean_percentage_ranking(scorer, histories, held_out, relevance)
+
+    return validate
+
+
+def _of(config: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are fields of this configuration."""
+    return {f.name: settings[f.name] for f in fields(config) if f.name in settings}

@@ -1,0 +1,81 @@
+"""Checkpoints of training: a folder of safetensors and JSON, replaced as a whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from cfnade.errors import ArtifactError
+from cfnade.model.files import replace_folder
+
+TENSORS, STATE = "state.safetensors", "state.json"
+FORMAT = 1
+
+
+def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint; at every moment the folder holds the old one or the new one, whole.
+
+    Args:
+        folder: Where it goes; what is there is replaced.
+        tensors: Weights and optimiser state by name.
+        state: All else, as JSON can hold it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, new / TENSORS)
+        (new / STATE).write_text(json.dumps({"format": FORMAT, **state}))
+        replace_folder(new, folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_checkpoint` wrote.
+
+    Raises:
+        ArtifactError: If there is none, or it is damaged or of another format.
+    """
+    try:
+        state = json.loads((folder / STATE).read_text())
+        tensors = load_file(folder / TENSORS)
+    except FileNotFoundError:
+        raise ArtifactError(f"no checkpoint in {folder}; start without resuming") from None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ArtifactError(
+            f"the checkpoint in {folder} is damaged ({error}); delete it and start again"
+        ) from error
+    if state.get("format") != FORMAT:
+        raise ArtifactError(
+            f"the checkpoint in {folder} has format {state.get('format')}, this version reads "
+            f"{FORMAT}; finish it with the version that wrote it, or start again"
+        )
+    return tensors, state
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's running state, flat: `0.exp_avg` and so on."""
+    return {
+        f"{index}.{name}": value
+        for index, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` took."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

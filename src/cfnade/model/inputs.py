@@ -1,0 +1,41 @@
+"""How strongly liked and unliked items enter the network: shared by training and inference."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.model.config import ModelConfig
+
+
+def input_weight(context: csr_array, config: ModelConfig) -> NDArray[np.floating]:
+    """What multiplies `like_weight` of each liked item: its confidence, scaled as configured.
+
+    Args:
+        context: Confidence of the liked items in the context, sparse, (n_users, n_items).
+        config: For alpha and input_scale.
+
+    Returns:
+        (n_pairs,).
+    """
+    weight: NDArray[np.floating] = context.data
+    if config.input_scale == "none":
+        return weight
+    weight = weight / (1.0 + config.alpha)
+    if config.input_scale == "alpha":
+        return weight
+    n_users = context.shape[0]
+    user_of = np.repeat(np.arange(n_users), np.diff(context.indptr))
+    total = np.bincount(user_of, weight, minlength=n_users)  # (n_users,)
+    return np.asarray(weight / np.sqrt(total[user_of]), dtype=weight.dtype)
+
+
+def dislike_scale(config: ModelConfig) -> float:
+    """What multiplies `dislike_weight`: 1 as printed in Eq. 9, else one over the items.
+
+    The sum of A over the context has thousands of terms that move together in training: at the
+    learning rate of the other weights one update of it would drown the rest. Dividing by the
+    number of items makes it an average; the model class is the same, in other units.
+    """
+    return 1.0 if config.input_scale == "none" else 1.0 / config.n_items

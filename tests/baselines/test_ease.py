@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from cfnade.baselines import EASE, ease
+from cfnade.errors import ConfigError, DataError
+
+
+def test_weights_follow_the_closed_form(counts) -> None:
+    X = (counts.toarray() > 0).astype(float)
+    P = np.linalg.inv(X.T @ X + 3.0 * np.eye(20))
+    expected = np.array(
+        [[0.0 if i == j else -P[i, j] / P[j, j] for j in range(20)] for i in range(20)]
+    )
+    np.testing.assert_allclose(
+        EASE(regularization=3.0).fit(counts).item_weights_, expected, atol=2e-6
+    )
+
+
+def test_no_small_change_of_the_weights_lowers_the_penalised_error(counts, rng) -> None:
+    X = (counts.toarray() > 0).astype(float)
+
+    def penalised_error(B: np.ndarray) -> float:
+        return ((X - X @ B) ** 2).sum() + 5.0 * (B**2).sum()
+
+    B = EASE(regularization=5.0).fit(counts).item_weights_.astype(float)
+    assert (np.diag(B) == 0).all()
+    for _ in range(20):
+        step = rng.normal(0, 0.01, B.shape)
+        np.fill_diagonal(step, 0.0)
+        assert penalised_error(B + step) > penalised_error(B)
+
+
+def test_the_gram_matrix_can_be_made_in_parts(counts, monkeypatch) -> None:
+    whole = EASE().fit(counts).item_weights_
+    monkeypatch.setattr(ease, "_GRAM_ROWS", 7)
+    np.testing.assert_array_equal(EASE().fit(counts).item_weights_, whole)
+
+
+def test_scores_add_up_the_weights_of_the_history_whatever_the_counts(counts) -> None:
+    model = EASE().fit(counts)
+    history = csr_array(([5.0, 1.0], [2, 7], [0, 2]), shape=(1, 20))
+    expected = model.item_weights_[2] + model.item_weights_[7]
+    np.testing.assert_allclose(model.scores(history)[0], expected, rtol=1e-6)
+
+
+def test_items_nobody_touched_get_no_weight() -> None:
+    weights = EASE().fit(csr_array([[1.0, 1, 0], [1, 0, 0]])).item_weights_
+    assert np.isfinite(weights).all()
+    assert (weights[2] == 0).all()
+    assert (weights[:, 2] == 0).all()
+
+
+def test_a_huge_catalogue_is_refused_before_memory_is_taken() -> None:
+    with pytest.raises(ConfigError, match=r"EASE needs 160,?0*\.0 GB for 200,000 items, above"):
+        EASE().fit(csr_array((3, 200_000)))
+
+
+@pytest.mark.parametrize("regularization", [0.0, -1.0, np.nan, np.inf])
+def test_a_regularization_without_meaning_is_refused(counts, regularization) -> None:
+    with pytest.raises(ConfigError, match="must be above 0, got"):
+        EASE(regularization=regularization).fit(counts)
+
+
+def test_histories_over_other_items_are_refused(counts) -> None:
+    with pytest.raises(DataError, match="fitted on 20 items, the histories have 19"):
+        EASE().fit(counts).scores(counts[:, :19])

@@ -1,0 +1,157 @@
+"""The paper's equations as plain loops over Python floats: the oracle of every fast path.
+
+Nothing here is fast, sparse or clever. Items are numbered from 0; weights are nested lists with
+one row per item.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+# Section 5.1: relative ratings -----------------------------------------------------------------
+
+
+def relative_rating(count: float, watchers_counts: Sequence[float]) -> float:
+    """Share of the item's watchers whose count is no larger."""
+    n_no_larger = 0
+    for other in watchers_counts:
+        if other <= count:
+            n_no_larger += 1
+    return n_no_larger / len(watchers_counts)
+
+
+# Eq. 5 and 6: like and confidence --------------------------------------------------------------
+
+
+def like(rating: float) -> int:
+    return 1 if rating > 0 else 0
+
+
+def confidence(rating: float, alpha: float) -> float:
+    return 1.0 + alpha * rating
+
+
+# Eq. 9 to 14: the model ------------------------------------------------------------------------
+
+
+def hidden(context, likes, confidences, W, A, b, g=math.tanh):
+    """Eq. 9, summed over every item of the context, liked or not; Eq. 13 for all items."""
+    units = []
+    for k in range(len(b)):
+        total = b[k]
+        for item in context:
+            total += W[item][k] * likes[item] * confidences[item]
+            total += A[item][k] * (1 - likes[item]) * confidences[item]
+        units.append(g(total))
+    return units
+
+
+def probability(item, h, V, d):
+    """Eq. 10 and 12."""
+    z = d[item]
+    for k in range(len(h)):
+        z += V[item][k] * h[k]
+    return 1.0 / (1.0 + math.exp(-z))
+
+
+def log_likelihood_of_target(item, context, likes, confidences, W, A, b, V, d):
+    p = probability(item, hidden(context, likes, confidences, W, A, b), V, d)
+    return math.log(p) if likes[item] == 1 else math.log(1.0 - p)
+
+
+def joint_probability(ordering, likes, confidences, W, A, b, V, d):
+    """Eq. 8 along one ordering."""
+    product = 1.0
+    for position, item in enumerate(ordering):
+        context = ordering[:position]
+        product *= math.exp(
+            log_likelihood_of_target(item, context, likes, confidences, W, A, b, V, d)
+        )
+    return product
+
+
+def ordered_cost(ordering, likes, confidences, W, A, b, V, d):
+    """Eq. 11 along one ordering."""
+    total = 0.0
+    for position, item in enumerate(ordering):
+        context = ordering[:position]
+        log_p = log_likelihood_of_target(item, context, likes, confidences, W, A, b, V, d)
+        total -= confidences[item] * log_p
+    return total
+
+
+def orderless_cost(ordering, i, likes, confidences, W, A, b, V, d):
+    """Eq. 14 with c and t of item o_j, for position i from 1."""
+    n_items = len(ordering)
+    context, targets = ordering[: i - 1], ordering[i - 1 :]
+    total = 0.0
+    for item in targets:
+        log_p = log_likelihood_of_target(item, context, likes, confidences, W, A, b, V, d)
+        total -= confidences[item] * log_p
+    return n_items / (n_items - i + 1) * total
+
+
+# Eq. 15, recall and nDCG: the metrics ----------------------------------------------------------
+# A user is the scores of all items, the candidates (items to rank), and the held-out ones of them.
+
+
+def shared_places(scores, candidates, item):
+    """The places 0, 1, ... that an item may take, equal scores in any order."""
+    above = 0
+    tied = 0
+    for other in candidates:
+        if scores[other] > scores[item]:
+            above += 1
+        elif scores[other] == scores[item]:
+            tied += 1
+    return list(range(above, above + tied))
+
+
+def percentile_rank(scores, candidates, item):
+    if len(candidates) == 1:
+        return 0.0
+    places = shared_places(scores, candidates, item)
+    return sum(places) / len(places) / (len(candidates) - 1)
+
+
+def mean_percentage_ranking(users):
+    """Eq. 15 in percent; `users` are (scores, candidates, {item: relative rating})."""
+    numerator = 0.0
+    denominator = 0.0
+    for scores, candidates, relative_ratings in users:
+        for item, gamma in relative_ratings.items():
+            numerator += gamma * percentile_rank(scores, candidates, item)
+            denominator += gamma
+    return 100.0 * numerator / denominator
+
+
+def expected_hits(scores, candidates, held_out, k):
+    hits = 0.0
+    for item in held_out:
+        places = shared_places(scores, candidates, item)
+        for place in places:
+            if place < k:
+                hits += 1.0 / len(places)
+    return hits
+
+
+def recall(scores, candidates, held_out, k):
+    return expected_hits(scores, candidates, held_out, k) / min(k, len(held_out))
+
+
+def recall_full(scores, candidates, held_out, k):
+    return expected_hits(scores, candidates, held_out, k) / len(held_out)
+
+
+def ndcg(scores, candidates, held_out, k):
+    gain = 0.0
+    for item in held_out:
+        places = shared_places(scores, candidates, item)
+        for place in places:
+            if place < k:
+                gain += 1.0 / math.log2(place + 2) / len(places)
+    ideal = 0.0
+    for place in range(min(k, len(held_out))):
+        ideal += 1.0 / math.log2(place + 2)
+    return gain / ideal
