@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from cfnade.baselines import IMF
 from cfnade.data.ratings import RelativeRating
-from cfnade.errors import ConfigError, DataError, MissingExtraError
+from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 
 
 @pytest.fixture
@@ -106,6 +106,11 @@ def test_settings_without_meaning_are_refused(counts, settings, message) -> None
 def test_stops_must_be_ascending(counts) -> None:
     with pytest.raises(ConfigError, match=r"ascending, got \[5, 5\]"):
         next(IMF().fits(counts, [5, 5]))
+
+
+def test_factors_that_end_in_nan_stop_with_what_to_change(counts) -> None:
+    with pytest.raises(TrainingError, match=r"4 factors ended in NaN; raise the regularization"):
+        IMF(factors=4, alpha=1e38).fit(counts)
 
 
 def test_histories_over_other_items_are_refused(model, counts) -> None:

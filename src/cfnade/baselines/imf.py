@@ -64,8 +64,8 @@ class IMF:
         self,
         factors: int = 256,
         alpha: float = 30.0,
-        regularization: float = 30.0,
-        iterations: int = 10,
+        regularization: float = 100.0,
+        iterations: int = 15,
         relative_rating: RelativeRating | None = None,
         random_state: int = 0,
         n_threads: int | None = None,
@@ -115,7 +115,9 @@ class IMF:
         """
         self._check(iterations)
         counts = as_count_matrix(counts)
-        relative_rating = self.relative_rating or RelativeRating().fit(counts)
+        relative_rating = self.relative_rating
+        if relative_rating is None:
+            relative_rating = RelativeRating().fit(counts)
         confidences = _confidences(relative_rating, counts, self.alpha)
         als = self._new_als()
         done = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import logging
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -11,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError
+
+logger = logging.getLogger(__name__)
 
 CountMatrix: TypeAlias = csr_array
 """Counts, sparse, (n_users, n_items): float64, rows sorted, no duplicates, no stored zeros."""
@@ -34,6 +37,11 @@ def as_count_matrix(matrix: Any) -> CountMatrix:
         raise DataError(
             f"expected a scipy sparse matrix of counts, got {type(matrix).__name__}; "
             "wrap a dense array as scipy.sparse.csr_array(array)"
+        )
+    if len(matrix.shape) != 2:
+        raise DataError(
+            f"expected counts of shape (n_users, n_items), got {matrix.shape}; "
+            "make one user a matrix of one row"
         )
     counts = csr_array(matrix, dtype=np.float64)
     bad = ~np.isfinite(counts.data) | (counts.data < 0)
@@ -77,7 +85,11 @@ class Interactions:
         expected = {"user_ids": self.n_users, "item_ids": self.n_items, "item_names": self.n_items}
         for field, length in expected.items():
             values = getattr(self, field)
-            if values is not None and len(values) != length:
+            if values is None:
+                continue
+            if not isinstance(values, np.ndarray):
+                object.__setattr__(self, field, as_objects(values))
+            if len(values) != length:
                 raise DataError(f"{field} has {len(values)} entries, the counts need {length}")
 
     @classmethod
@@ -105,12 +117,12 @@ class Interactions:
     @cached_property
     def item_index(self) -> dict[Hashable, int]:
         """Column of each item id."""
-        return {item: column for column, item in enumerate(self.item_ids.tolist())}
+        return _index(self.item_ids, "item")
 
     @cached_property
     def user_index(self) -> dict[Hashable, int]:
         """Row of each user id."""
-        return {user: row for row, user in enumerate(self.user_ids.tolist())}
+        return _index(self.user_ids, "user")
 
     def item_label(self, column: int) -> str:
         """The item's name where known, else its id, for people to read."""
@@ -119,5 +131,145 @@ class Interactions:
 
     def with_item_names(self, names: Mapping[Hashable, str]) -> Interactions:
         """Add readable names by item id; an item without one keeps its id as the name."""
-        labels = [names.get(item, str(item)) for item in self.item_ids.tolist()]
+        items = self.item_ids.tolist()
+        if names and names.keys().isdisjoint(items):
+            logger.warning(
+                "none of the %d names belongs to an item: their ids are like %r, the items' like "
+                "%r; write both with one type",
+                len(names),
+                next(iter(names)),
+                items[0],
+            )
+        labels = [names.get(item, str(item)) for item in items]
         return replace(self, item_names=np.array(labels, dtype=object))
+
+    def with_floors(self, min_user_items: int = 0, min_item_users: int = 0) -> Interactions:
+        """Leave out users with few items and items with few users.
+
+        What is left out takes its pairs along, so both floors are applied in turn until
+        nothing changes: in the result every user and item meets its floor (the k-core). A floor
+        of 0 keeps all; a floor of 1 drops those without any interaction.
+
+        Args:
+            min_user_items: Distinct items that a user must have.
+            min_item_users: Distinct users that an item must have.
+
+        Returns:
+            The rest in the same order; self if nobody falls below.
+
+        Raises:
+            ConfigError: If a floor is negative.
+            DataError: If nothing is left.
+        """
+        if min_user_items < 0 or min_item_users < 0:
+            raise ConfigError(
+                "floors must be at least 0, got "
+                f"min_user_items={min_user_items} and min_item_users={min_item_users}"
+            )
+        pattern = csr_array(
+            (np.ones(self.n_pairs), self.counts.indices, self.counts.indptr), self.counts.shape
+        )
+        users = np.ones(self.n_users, dtype=bool)
+        items = np.ones(self.n_items, dtype=bool)
+        while True:
+            n_kept = users.sum() + items.sum()
+            users &= pattern @ items >= min_user_items
+            items &= pattern.T @ users >= min_item_users
+            if users.sum() + items.sum() == n_kept:
+                break
+        if not (users.any() and items.any()):
+            raise DataError(
+                f"nothing is left with at least {min_user_items} items a user and "
+                f"{min_item_users} users an item, of {self.n_users:,} users and "
+                f"{self.n_items:,} items; lower the floors"
+            )
+        if users.all() and items.all():
+            return self
+        return Interactions(
+            self.counts[users][:, items],
+            self.user_ids[users],
+            self.item_ids[items],
+            None if self.item_names is None else self.item_names[items],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """A second set of counts in the rows and columns of a first, with what did not fit."""
+
+    counts: CountMatrix
+    """In the shape of the first, (n_users, n_items)."""
+
+    n_unknown_users: int
+    """Users that the first does not have."""
+
+    n_unknown_items: int
+    """Items that the first does not have."""
+
+    n_unknown_user_pairs: int
+    """Pairs left out because of their user."""
+
+    n_unknown_item_pairs: int
+    """Pairs left out because of their item; those of an unknown user are among both."""
+
+    n_dropped_pairs: int
+    """Pairs left out because of their user, their item or both."""
+
+
+def align(test: Interactions, train: Interactions) -> Aligned:
+    """Write a test set that was read by itself in the rows and columns of its train set.
+
+    Args:
+        test: A fixed split's held-out part, with ids of its own order.
+        train: The part that gives the rows and columns.
+
+    Returns:
+        The test counts of known users and items, and how many pairs there are of others.
+
+    Raises:
+        DataError: If not one pair of the test set is known: the ids are then most likely of
+            different types.
+    """
+    row_of = _places(test.user_ids, train.user_index)  # (test users,), -1 if unknown
+    column_of = _places(test.item_ids, train.item_index)  # (test items,)
+    pairs = test.counts.tocoo()
+    rows, columns = row_of[pairs.row], column_of[pairs.col]  # (n_pairs,) each
+    known = (rows >= 0) & (columns >= 0)
+    if test.n_pairs and not known.any():
+        raise DataError(
+            f"none of the {test.n_pairs:,} test pairs has a user and an item of the train set; "
+            f"the test ids are like {_example(test)}, the train ids like {_example(train)}; "
+            "write both with the same ids of the same type"
+        )
+    counts = csr_array((pairs.data[known], (rows[known], columns[known])), train.counts.shape)
+    return Aligned(
+        counts=as_count_matrix(counts),
+        n_unknown_users=int((row_of < 0).sum()),
+        n_unknown_items=int((column_of < 0).sum()),
+        n_unknown_user_pairs=int((rows < 0).sum()),
+        n_unknown_item_pairs=int((columns < 0).sum()),
+        n_dropped_pairs=int((~known).sum()),
+    )
+
+
+def as_objects(values: Sequence[Any]) -> NDArray[Any]:
+    """An array of one dimension that keeps Python values as they are, tuples included."""
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def _index(ids: NDArray[Any], kind: str) -> dict[Hashable, int]:
+    index = {value: place for place, value in enumerate(ids.tolist())}
+    if len(index) != len(ids):
+        twice = next(value for place, value in enumerate(ids.tolist()) if index[value] != place)
+        raise DataError(f"{kind} ids must be distinct; {twice!r} is there more than once")
+    return index
+
+
+def _places(ids: NDArray[Any], index: Mapping[Hashable, int]) -> NDArray[np.intp]:
+    places = (index.get(value, -1) for value in ids.tolist())
+    return np.fromiter(places, dtype=np.intp, count=len(ids))
+
+
+def _example(interactions: Interactions) -> str:
+    user, item = interactions.user_ids[:1].tolist(), interactions.item_ids[:1].tolist()
+    return " and ".join(map(repr, user + item))

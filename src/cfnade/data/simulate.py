@@ -7,9 +7,9 @@ latent space and a long-tailed popularity; how often, from episodes and rewatchi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ items a unit needs two arrays of 18 MB, which is all that is ever dense."""
 MAX_THREADS = 8
 
 
-class Catalogue(NamedTuple):
+@dataclass(frozen=True)
+class ItemTable:
     """What can be watched, one entry per item, (n_items,) each."""
 
     name: NDArray[np.object_]
@@ -37,7 +38,8 @@ class Catalogue(NamedTuple):
     """1 for a movie."""
 
 
-class Watched(NamedTuple):
+@dataclass(frozen=True)
+class Watched:
     """Views of a block of users, by user and then by item, (n_pairs,) each."""
 
     user: NDArray[np.int32]
@@ -57,7 +59,7 @@ class SimulatedService:
     Attributes:
         config: The settings.
         seed: Same settings and seed, same data.
-        catalogue: Names, kinds and episodes of the items.
+        items: Names, kinds and episodes of the items.
         log_popularity: The same for all users, 0 for the most popular item, (n_items,).
         places: Unit vectors, (n_items, n_tastes).
         tastes: Standard normal, so an affinity is standard normal too, (n_users, n_tastes).
@@ -71,7 +73,7 @@ class SimulatedService:
         self.seed = seed
         # Users and items have streams of their own; every unit of users gets one more in _watch.
         item_rng, user_rng = (_stream(seed, part) for part in (0, 1))
-        self.catalogue = _draw_catalogue(config, item_rng)
+        self.items = _draw_items(config, item_rng)
         self.log_popularity = _draw_log_popularity(config, item_rng)
         places = item_rng.standard_normal((config.n_items, config.n_tastes), dtype=np.float32)
         self.places = places / np.linalg.norm(places, axis=1, keepdims=True)
@@ -125,25 +127,21 @@ class SimulatedService:
                     parts = list(pool.map(self._watch, units))
                 yield Watched(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
-    def interactions(self, progress: Callable[[int], None] | None = None) -> Interactions:
-        """All that `blocks` gives, in memory, with items that nobody watched as empty columns.
+    def interactions(self, blocks: Iterable[Watched] | None = None) -> Interactions:
+        """All of `blocks` in memory, sparse; items that nobody watched are empty columns.
 
         Args:
-            progress: Called with the number of users done since the last call.
+            blocks: What came out of `blocks`, whole and in order, if it was read already.
 
         Returns:
-            Counts with users and items numbered from 0 and the catalogue's names.
+            Counts with users and items numbered from 0, and the items' names.
         """
-        items, counts = [], []
-        for block in self.blocks():
-            items.append(block.item)
-            counts.append(block.count)
-            if progress:
-                progress(int(block.user[-1] - block.user[0] + 1))
+        pairs = [(block.count, block.item) for block in blocks or self.blocks()]
+        count, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
         indptr = np.concatenate([[0], np.cumsum(self.history_lengths)])
         shape = (self.config.n_users, self.config.n_items)
-        matrix = csr_array((np.concatenate(counts), np.concatenate(items), indptr), shape=shape)
-        return Interactions(matrix, *map(np.arange, shape), item_names=self.catalogue.name)
+        counts = csr_array((count, item, indptr), shape=shape)
+        return Interactions(counts, *map(np.arange, shape), item_names=self.items.name)
 
     def draw_counts(
         self,
@@ -168,7 +166,7 @@ class SimulatedService:
         # pairs, to a mean near the strength among the watched ones: the middle of the liking.
         surprise = rng.standard_normal(len(items))
         liking = 1 / (1 + np.exp(self.config.taste_strength - affinities - surprise))
-        seen = 1 + rng.binomial(self.catalogue.episodes[items] - 1, liking)
+        seen = 1 + rng.binomial(self.items.episodes[items] - 1, liking)
         # Each episode seen is seen again, and again, with this chance every time.
         again = rng.negative_binomial(seen, 1 - self.config.rewatching * liking)
         return (seen + again).astype(np.int32)
@@ -193,7 +191,7 @@ class SimulatedService:
         return Watched(user.astype(np.int32), item.astype(np.int32), count)
 
 
-def _draw_catalogue(config: ServiceConfig, rng: np.random.Generator) -> Catalogue:
+def _draw_items(config: ServiceConfig, rng: np.random.Generator) -> ItemTable:
     """Movies, and shows whose number of episodes differs widely."""
     is_show = rng.random(config.n_items) < config.show_share
     length = config.median_episodes * rng.lognormal(sigma=1.0, size=config.n_items)
@@ -201,12 +199,10 @@ def _draw_catalogue(config: ServiceConfig, rng: np.random.Generator) -> Catalogu
     kind = np.where(is_show, "show", "movie").astype(object)
     digits = len(str(config.n_items - 1))
     names = [f"{k.capitalize()} {number:0{digits}d}" for number, k in enumerate(kind)]
-    return Catalogue(np.array(names, dtype=object), kind, episodes.astype(np.int32))
+    return ItemTable(np.array(names, dtype=object), kind, episodes.astype(np.int32))
 
 
-def _draw_log_popularity(
-    config: ServiceConfig, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def _draw_log_popularity(config: ServiceConfig, rng: np.random.Generator) -> NDArray[np.float32]:
     """A Zipf-Mandelbrot law, `(rank + head) ** -exponent`, over the items in random order."""
     head = config.popularity_head * config.n_items
     rank = rng.permutation(config.n_items)

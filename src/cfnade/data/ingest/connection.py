@@ -74,6 +74,9 @@ def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
         ) from error
     # Python objects are read as text: a type guessed from a sample breaks at a later row.
     connection.execute("SET pandas_analyze_sample = 0")
+    # Joins run as written, the rows streaming past small tables of ids: DuckDB guesses that a CSV
+    # has few rows and would else hold the whole of it in memory.
+    connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
     return connection
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from duckdb import DuckDBPyConnection
 
 from cfnade.data.ingest.connection import quote_name, quote_text
-from cfnade.data.ingest.scan import INTEGER_TYPES, Part, Scan, column_types
+from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, Part, Scan, column_types
 from cfnade.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -33,7 +33,6 @@ FORMATS = {
 ACCEPTED = ", ".join("".join(suffixes) for suffixes in FORMATS)
 DELIMITERS = ",;\t|"
 HEADER_LIMIT = 1 << 20  # characters; a file without line ends is no CSV
-ID_ROLES = ("user", "item")
 
 
 class _Layout(NamedTuple):
@@ -70,9 +69,7 @@ class Files:
     """In sorted order of their paths."""
 
     @classmethod
-    def find(
-        cls, connection: DuckDBPyConnection, source: PathLike | Iterable[PathLike]
-    ) -> Files:
+    def find(cls, connection: DuckDBPyConnection, source: PathLike | Iterable[PathLike]) -> Files:
         """Look up files and their columns; the rows are not read yet.
 
         Args:
@@ -110,7 +107,9 @@ class Files:
             DataError: If a file lacks a column, or an id column changes its type between files.
         """
         self._check_alike(roles)
-        selected = ", ".join(f"{quote_name(column)} AS {role}" for role, column in roles.items())
+        selected = ", ".join(
+            f"{quote_name(column)} AS {quote_name(role)}" for role, column in roles.items()
+        )
         alike: dict[_Layout, list[Path]] = {}
         for path, layout in self.layouts.items():
             alike.setdefault(layout, []).append(path)
@@ -166,8 +165,8 @@ def _expand(source: PathLike) -> list[Path]:
     if path.exists():
         found = [path]
     elif glob.has_magic(str(path)):
-        found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-        found = [file for file in found if file.is_file()]
+        matches = glob.glob(str(path), recursive=True)  # noqa: PTH207 - takes absolute patterns
+        found = [file for file in map(Path, matches) if file.is_file()]
         if not found:
             raise DataError(f"no file matches {str(path)!r}; check the folder and the pattern")
     else:

@@ -10,10 +10,16 @@ import numpy as np
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
+ID_ROLES = ("user", "item")
+"""Roles whose values must come back unchanged."""
+
 INTEGER_TYPES = frozenset(
     f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 )
 """DuckDB's integers that numpy has, too."""
+
+
+FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
 
 
 class Part(NamedTuple):

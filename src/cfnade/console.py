@@ -1,0 +1,200 @@
+"""What the command line shows: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from cfnade.errors import DataError
+from cfnade.evaluation.compare import Comparison, OnProgress
+from cfnade.evaluation.compare import Progress as JobProgress
+from cfnade.evaluation.sweep import Sweep
+from cfnade.fitting import Callbacks
+
+if TYPE_CHECKING:
+    from cfnade.model.training import Epoch
+
+out = Console(soft_wrap=True)
+err = Console(stderr=True)
+
+
+def say(message: str) -> None:
+    """A line for people, on standard error."""
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on standard error that vanishes at the end, and never shows without a terminal."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:g}/{task.total:g}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as progress:
+        yield progress
+
+
+@contextmanager
+def training_progress(max_epochs: int) -> Iterator[Callbacks]:
+    """Callbacks that show loss, validation MPR and the time left of a training."""
+    with progress_bar() as progress:
+        task = progress.add_task("training", total=max_epochs)
+
+        def on_epoch(epoch: Epoch) -> None:
+            mpr = "" if epoch.validation_mpr is None else f", MPR {epoch.validation_mpr:.2f} %"
+            progress.update(
+                task,
+                completed=epoch.number,
+                description=f"epoch {epoch.number}: loss {epoch.loss:.4f}{mpr}",
+            )
+
+        def on_step(step: int, n_steps: int) -> None:
+            done = int(progress.tasks[0].completed) + step / n_steps
+            progress.update(task, completed=min(done, max_epochs))
+
+        yield Callbacks(on_epoch, on_step)
+
+
+@contextmanager
+def job_progress() -> Iterator[OnProgress]:
+    """A callback that shows where a comparison or sweep is."""
+    with progress_bar() as progress:
+        task = progress.add_task("reading", total=1)
+
+        def on_progress(job: JobProgress) -> None:
+            doing = {"search": "choosing settings", "fit": "final fit", "test": "testing"}
+            found = "" if job.trial is None else f", last MPR {job.trial.mpr:.2f} %"
+            progress.update(
+                task,
+                description=f"{job.model}: {doing[job.doing]}{found}",
+                completed=job.n_done,
+                total=max(job.n_most, 1),
+            )
+
+        yield on_progress
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """The figures with their intervals, best MPR first."""
+    table = Table(
+        title=f"{escape(comparison.dataset)}: {comparison.n_users:,} users, "
+        f"{comparison.n_items:,} items, {comparison.n_pairs:,} pairs; "
+        f"{comparison.protocol['n_test_pairs']:,} held out",
+        caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
+        "95 % bootstrap interval over users. Settings were chosen on validation.",
+        caption_justify="left",
+    )
+    table.add_column("model")
+    columns = {"mpr": "MPR %", "mpr_unweighted": "unweighted", "recall@20": "recall@20",
+               "recall@50": "recall@50", "ndcg@20": "nDCG@20", "ndcg@100": "nDCG@100"}  # fmt: skip
+    for label in columns.values():
+        table.add_column(label, justify="right")
+    table.add_column("settings tried", justify="right")
+    table.add_column("search s", justify="right")
+    table.add_column("fit s", justify="right")
+    for result in comparison.results:
+        low, high = result.intervals["mpr"]
+        figures = [f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"]
+        figures += [f"{result.metrics['mpr_unweighted']:.2f}"]
+        figures += [f"{result.metrics[name]:.4f}" for name in list(columns)[2:]]
+        table.add_row(
+            result.model,
+            *figures,
+            str(result.n_settings),
+            f"{result.search_seconds:.1f}",
+            f"{result.fit_seconds:.1f}",
+        )
+    return table
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    """MPR of each model at each alpha."""
+    table = Table(title=f"{escape(sweep.dataset)}: test MPR % against alpha")
+    models = list(dict.fromkeys(point.model for point in sweep.points))
+    table.add_column("alpha", justify="right")
+    for model in models:
+        table.add_column(model, justify="right")
+    for alpha in sweep.alphas:
+        at = {point.model: point for point in sweep.points if point.alpha == alpha}
+        cells = [
+            f"{at[m].mpr:.2f} ({at[m].interval[0]:.2f}-{at[m].interval[1]:.2f})" for m in models
+        ]
+        table.add_row(f"{alpha:g}", *cells)
+    return table
+
+
+def recommendation_table(found: list[dict[str, Any]]) -> Table:
+    """Recommended items, best first."""
+    table = Table()
+    table.add_column("", justify="right")
+    table.add_column("item")
+    table.add_column("probability", justify="right")
+    for place, entry in enumerate(found, start=1):
+        label = (
+            entry["name"]
+            if entry["name"] == str(entry["item"])
+            else (f"{entry['name']} ({entry['item']})")
+        )
+        table.add_row(str(place), escape(label), f"{entry['probability']:.3f}")
+    return table
+
+
+def facts_table(title: str, facts: dict[str, Any]) -> Table:
+    """Named figures, one a row."""
+    table = Table(title=escape(title), show_header=False)
+    for name, value in facts.items():
+        text = (
+            f"{value:,.4g}"
+            if isinstance(value, float)
+            else f"{value:,}"
+            if isinstance(value, int)
+            else str(value)
+        )
+        table.add_row(name.replace("_", " "), escape(text))
+    return table
+
+
+def show(table: Table) -> None:
+    """A table on standard output, as wide as it needs to be where that is no terminal."""
+    width = None if out.is_terminal else 200
+    out.print(table, width=width)
+
+
+def write_json(target: str, value: dict[str, Any]) -> None:
+    """Write JSON to a file, or to standard output for `-`.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}; choose another place") from error

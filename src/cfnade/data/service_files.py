@@ -1,0 +1,103 @@
+"""A simulated service on disk: shards of Parquet that ingest reads as it reads real data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.data.oracle import Limits, limits
+from cfnade.data.simulate import SimulatedService, Watched
+from cfnade.errors import DataError
+
+
+@dataclass(frozen=True)
+class ServiceFiles:
+    """What was written, and how predictable it is."""
+
+    interactions: Path
+    """Folder of shards with the columns user, item and count."""
+
+    items: Path
+    """Table with the columns item, name, kind and episodes."""
+
+    summary: Path
+    """Settings and figures, as JSON; written last."""
+
+    n_pairs: int
+    """Rows in the shards."""
+
+    limits: Limits | None
+    """Oracle and popularity MPR, if they were asked for."""
+
+
+def write_service(
+    service: SimulatedService,
+    folder: str | Path,
+    *,
+    oracle_users: int = 20_000,
+    users_per_shard: int = 65_536,
+    progress: Callable[[int], None] | None = None,
+) -> ServiceFiles:
+    """Write `interactions/*.parquet`, `items.parquet` and `service.json` into a folder.
+
+    Args:
+        service: What to write.
+        folder: Where to; made if missing.
+        oracle_users: Users to measure the limits on, which takes all counts in memory, sparse.
+            With 0 there are no limits, and never more than a shard is held.
+        users_per_shard: Rounded as the block size of `SimulatedService.blocks`.
+        progress: Called with the number of users written since the last call.
+
+    Returns:
+        Where all of it is, and the figures.
+
+    Raises:
+        DataError: If there are such files already: old and new shards would mix.
+    """
+    folder = Path(folder)
+    shards, items, summary = (folder / n for n in ("interactions", "items.parquet", "service.json"))
+    for path in (shards, items, summary):
+        if path.exists():
+            raise DataError(f"{path} exists already; delete it or choose another folder")
+    shards.mkdir(parents=True)
+
+    def written_blocks() -> Iterator[Watched]:
+        for number, block in enumerate(service.blocks(users_per_shard)):
+            _write_parquet(vars(block), shards / f"part-{number:05d}.parquet")
+            if progress:
+                progress(int(block.user[-1] - block.user[0]) + 1)
+            yield block
+
+    found = None
+    if oracle_users:
+        counts = service.interactions(written_blocks()).counts
+        found = limits(service, counts, n_users=oracle_users)
+    else:
+        for _ in written_blocks():
+            pass
+    numbers = np.arange(service.config.n_items, dtype=np.int32)
+    _write_parquet({"item": numbers, **vars(service.items)}, items)
+    n_pairs = int(service.history_lengths.sum())
+    facts = {
+        "seed": service.seed,
+        "settings": asdict(service.config),
+        "n_pairs": n_pairs,
+        "limits": asdict(found) if found else None,
+    }
+    summary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    return ServiceFiles(shards, items, summary, n_pairs, found)
+
+
+def _write_parquet(columns: dict[str, NDArray[Any]], path: Path) -> None:
+    """Write arrays of one length as the columns of a table."""
+    quoted = str(path).replace("'", "''")
+    with duckdb.connect() as connection:
+        connection.register("columns", columns)
+        connection.execute(f"COPY columns TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")

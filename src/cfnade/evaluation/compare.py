@@ -1,0 +1,152 @@
+"""The comparison: every model tuned on validation with the same care, then tested once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from cfnade.data.interactions import Interactions
+from cfnade.evaluation.contenders import Contender, contender
+from cfnade.evaluation.protocol import Protocol, ProtocolConfig
+from cfnade.evaluation.tuning import Trial
+from cfnade.scorer import Scorer
+
+DEFAULT_MODELS = ("popularity", "imf", "ease", "cfnade")
+MAX_TRIALS = 15
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one model reached."""
+
+    model: str
+    metrics: dict[str, float]
+    """On test; MPR in percent."""
+
+    intervals: dict[str, tuple[float, float]]
+    """95 % bootstrap interval over users."""
+
+    fit_seconds: float
+    """Of the final fit."""
+
+    search_seconds: float
+    """Of choosing the settings."""
+
+    n_settings: int
+    """Tried on validation."""
+
+    validation_mpr: float
+    """Of the chosen ones."""
+
+    settings: dict[str, Any]
+    """Chosen."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What all models reached on one split."""
+
+    dataset: str
+    n_users: int
+    n_items: int
+    n_pairs: int
+    protocol: dict[str, Any]
+    results: list[Result]
+    """Lowest MPR first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the commands write it; the format is in docs/json.md."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a long job is, for whoever shows it."""
+
+    model: str
+    doing: str
+    """`search`, `fit` or `test`."""
+
+    n_done: int = 0
+    n_most: int = 0
+    trial: Trial | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def compare(
+    data: Interactions,
+    models: Sequence[str] | Mapping[str, Contender] = DEFAULT_MODELS,
+    *,
+    dataset: str = "data",
+    test: Interactions | None = None,
+    config: ProtocolConfig | None = None,
+    max_trials: int | dict[str, int] = MAX_TRIALS,
+    on_progress: OnProgress | None = None,
+    on_fitted: Callable[[str, Scorer], None] | None = None,
+) -> Comparison:
+    """Compare models on one split.
+
+    Each model's settings are chosen on validation; then it is fitted on train and validation
+    together and judged on test, once.
+
+    Args:
+        data: All counts, or the training part if `test` is given.
+        models: Names, see `cfnade.evaluation.contenders.CONTENDERS`, or contenders by name.
+        dataset: A name for the outcome.
+        test: A fixed test part.
+        config: How pairs are held out and judged.
+        max_trials: Settings that a model may try on validation; by model name if it differs.
+        on_progress: Called as the job goes on.
+        on_fitted: Called with each final model.
+
+    Returns:
+        All figures, best MPR first.
+
+    Raises:
+        ConfigError: If there is no such model.
+        DataError: If nothing can be held out.
+    """
+    protocol = Protocol(data, test, config)
+    if not isinstance(models, Mapping):
+        models = {name: contender(name, protocol.config.seed) for name in models}
+    notify = on_progress or (lambda progress: None)
+    results = []
+    for name, candidate in models.items():
+        most = max_trials if isinstance(max_trials, int) else max_trials.get(name, MAX_TRIALS)
+        notify(Progress(name, "search", 0, most))
+        search = candidate.search(
+            protocol.validation,
+            max_trials=most,
+            on_trial=partial(_report_trial, notify, name),
+        )
+        notify(Progress(name, "fit"))
+        started = time.perf_counter()
+        fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
+        seconds = time.perf_counter() - started
+        notify(Progress(name, "test"))
+        evaluation = protocol.test(fitted)
+        results.append(
+            Result(
+                name,
+                evaluation.metrics,
+                evaluation.intervals,
+                round(seconds, 3),
+                round(search.seconds, 3),
+                len(search.trials),
+                search.best.mpr,
+                search.best.settings,
+            )
+        )
+        if on_fitted is not None:
+            on_fitted(name, fitted)
+    results.sort(key=lambda result: result.metrics["mpr"])
+    return Comparison(dataset, data.n_users, data.n_items, data.n_pairs, protocol.facts, results)
+
+
+def _report_trial(notify: OnProgress, name: str, n_done: int, n_most: int, trial: Trial) -> None:
+    notify(Progress(name, "search", n_done, n_most, trial))

@@ -1,0 +1,193 @@
+"""Who can enter a comparison: how each model is tuned on validation, and fitted at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ConfigError
+from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
+from cfnade.recommender import ImplicitCFNADE
+from cfnade.scorer import Scorer
+
+
+class Contender(Protocol):
+    """A model with what is needed to treat it fairly."""
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """Choose settings on validation."""
+        ...
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> Scorer:
+        """Fit with chosen settings on everything that may be known."""
+        ...
+
+
+@dataclass(frozen=True)
+class Untuned:
+    """A model without settings."""
+
+    make: Callable[[], Popularity | RandomScorer]
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """One trial, as there is nothing to choose."""
+        scorer = self.make().fit(validation.train)
+        return Search([Trial({}, validation.mpr(scorer))], 0.0)
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> Scorer:
+        """Fit on everything that may be known."""
+        return self.make().fit(known)
+
+
+@dataclass(frozen=True)
+class EASEContender:
+    """EASE: its one setting decides all."""
+
+    grid: dict[str, Any] = field(
+        default_factory=lambda: {
+            "regularization": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
+        }
+    )
+    start: dict[str, Any] = field(default_factory=lambda: {"regularization": 1e3})
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """Choose the regularisation."""
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            scorer = EASE(**settings).fit(validation.train)
+            return Trial(settings, validation.mpr(scorer))
+
+        return coordinate_search(
+            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
+        )
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> Scorer:
+        """Fit on everything that may be known."""
+        return EASE(**settings).fit(known)
+
+
+@dataclass(frozen=True)
+class IMFContender:
+    """IMF: all of its settings matter, and the best regularisation depends on alpha."""
+
+    seed: int = 0
+    grid: dict[str, Any] = field(
+        default_factory=lambda: {
+            "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+            "factors": (32, 64, 128, 256),
+        }
+    )
+    start: dict[str, Any] = field(
+        default_factory=lambda: {"factors": 128, "alpha": 30.0, "regularization": 30.0}
+    )
+    iterations: tuple[int, ...] = (3, 6, 10, 15)
+    """Where each fit is judged on its way."""
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """Choose regularisation, alpha, factors and, along each fit, the iterations."""
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            imf = IMF(
+                **settings, relative_rating=validation.relative_rating, random_state=self.seed
+            )
+            stops = [
+                Trial({**settings, "iterations": fitted.iterations}, validation.mpr(fitted))
+                for fitted in imf.fits(validation.train, self.iterations)
+            ]
+            return min(stops, key=lambda trial: trial.mpr)
+
+        return coordinate_search(
+            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
+        )
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> Scorer:
+        """Fit on everything that may be known."""
+        return IMF(**settings, relative_rating=relative_rating, random_state=self.seed).fit(known)
+
+
+@dataclass(frozen=True)
+class CFNADEContender:
+    """CF-NADE with one of its presets."""
+
+    seed: int = 0
+    preset: str = "default"
+    grid: dict[str, Any] = field(
+        default_factory=lambda: {
+            "item_l2": (0.0, 1e-9, 3e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6),
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+        }
+    )
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Settings that differ from the preset's and are not searched."""
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """Choose the settings in the grid and, by early stopping, the number of epochs."""
+        preset = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
+        start = {name: preset[name] for name in self.grid}
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            model = self._model(settings, validation.relative_rating)
+            model.fit(validation.train, validation=validation.held_out)
+            assert model.validation_mpr_ is not None
+            return Trial({**settings, "max_epochs": model.best_epoch_}, model.validation_mpr_)
+
+        return coordinate_search(
+            attempt, start, self.grid, max_trials=max_trials, on_trial=on_trial
+        )
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> ImplicitCFNADE:
+        """Fit on everything that may be known, for the number of epochs found."""
+        return self._model({**settings, "validation_share": 0.0}, relative_rating).fit(known)
+
+    def _model(
+        self, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> ImplicitCFNADE:
+        changes = {**self.changes, **settings, "random_state": self.seed}
+        return ImplicitCFNADE.from_preset(self.preset, **changes, relative_rating=relative_rating)
+
+
+CONTENDERS: dict[str, Callable[[int], Contender]] = {
+    "random": lambda seed: Untuned(lambda: RandomScorer(rng=seed)),
+    "popularity": lambda seed: Untuned(Popularity),
+    "ease": lambda seed: EASEContender(),
+    "imf": lambda seed: IMFContender(seed),
+    "cfnade": lambda seed: CFNADEContender(seed),
+    "cfnade-paper": lambda seed: CFNADEContender(seed, "paper", {"alpha": (30.0, 100.0, 300.0)}),
+}
+"""By the name used in commands; each takes a seed."""
+
+
+def contender(name: str, seed: int = 0) -> Contender:
+    """Look up a contender.
+
+    Raises:
+        ConfigError: If there is none of that name.
+    """
+    if name not in CONTENDERS:
+        raise ConfigError(f"there is no model {name!r}; choose from {', '.join(CONTENDERS)}")
+    return CONTENDERS[name](seed)

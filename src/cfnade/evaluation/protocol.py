@@ -1,0 +1,131 @@
+"""The protocol of a comparison: which pairs are known and held out, and how they are judged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from cfnade.data.interactions import Interactions, align, as_count_matrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import Split, hold_out, overlap, split_counts, without_overlap
+from cfnade.errors import ConfigError, DataError
+from cfnade.evaluation.evaluate import Evaluation, evaluate
+from cfnade.evaluation.ranking import Candidates
+from cfnade.evaluation.tuning import Validation
+from cfnade.scorer import Scorer
+
+RatingsFrom: TypeAlias = Literal["train", "all"]
+
+
+@dataclass(frozen=True)
+class ProtocolConfig:
+    """How pairs are held out and judged."""
+
+    test_share: float = 0.1
+    """Of each user's items (10 % in the paper)."""
+
+    validation_share: float = 0.1
+    """Of each user's items that are left."""
+
+    seed: int = 0
+    """Of the split."""
+
+    candidates: Candidates = "unseen"
+    """Rank the items that are not in the user's history, or all items."""
+
+    ratings_from: RatingsFrom = "train"
+    """Fit the relative ratings on the known pairs alone, or on all pairs, the held-out ones
+    included: the paper's order, which lets a little of the test into the training ratings."""
+
+    def __post_init__(self) -> None:
+        if self.ratings_from not in ("train", "all"):
+            raise ConfigError(f"ratings_from must be train or all, got {self.ratings_from!r}")
+
+
+class Protocol:
+    """One split of one data set: gives out validation freely, and test one model at a time."""
+
+    def __init__(
+        self,
+        data: Interactions,
+        test: Interactions | None = None,
+        config: ProtocolConfig | None = None,
+    ) -> None:
+        """Split the data.
+
+        Args:
+            data: All counts, or the training part if there is a fixed test part.
+            test: A fixed test part; by default a part of each user's items is held out.
+            config: How.
+
+        Raises:
+            DataError: If nothing can be held out.
+        """
+        self.config = config = config or ProtocolConfig()
+        self.facts: dict[str, Any] = {**asdict(config), "is_fixed_split": test is not None}
+        """All there is to say about the split, for the record."""
+        if test is None:
+            self._split = split_counts(
+                data.counts,
+                test_share=config.test_share,
+                validation_share=config.validation_share,
+                rng=config.seed,
+            )
+        else:
+            self._split = self._fixed_split(data, test)
+        if self._split.validation.nnz == 0:
+            raise DataError(
+                "no user has enough items for a validation part, so no setting can be chosen; "
+                "bring more data or raise validation_share"
+            )
+        self.facts |= {
+            f"n_{part}_pairs": int(getattr(self._split, part).nnz)
+            for part in ("train", "validation", "test")
+        }
+        self.known = self._split.known
+        """What a final model may be fitted on: train and validation, (n_users, n_items)."""
+        self.relative_rating: RelativeRating | None = None
+        """Distributions that every model must use; None lets each fit its own."""
+        if config.ratings_from == "all":
+            everything = as_count_matrix(self.known + self._split.test)
+            self.relative_rating = RelativeRating().fit(everything)
+
+    def _fixed_split(self, data: Interactions, test: Interactions) -> Split:
+        """The given test part, in the rows and columns of the training part."""
+        aligned = align(test, data)
+        held_out = aligned.counts
+        n_overlap = int(overlap(data.counts, held_out).nnz)
+        self.facts |= {
+            "n_unknown_user_pairs": aligned.n_unknown_user_pairs,
+            "n_unknown_item_pairs": aligned.n_unknown_item_pairs,
+            "n_overlap_pairs": n_overlap,
+        }
+        if self.config.candidates == "unseen":
+            held_out = without_overlap(data.counts, held_out)
+        if held_out.nnz == 0:
+            raise DataError(
+                f"nothing is left to test on: of {test.n_pairs} test pairs "
+                f"{aligned.n_unknown_user_pairs} have unknown users, "
+                f"{aligned.n_unknown_item_pairs} unknown items, and {n_overlap} are in train"
+            )
+        train, validation = hold_out(
+            data.counts, share=self.config.validation_share, rng=self.config.seed
+        )
+        return Split(train, validation, held_out)
+
+    @property
+    def validation(self) -> Validation:
+        """What settings may be chosen on."""
+        return Validation(self._split.train, self._split.validation, self.relative_rating)
+
+    def test(self, scorer: Scorer) -> Evaluation:
+        """Judge a final model."""
+        ratings = self.relative_rating or RelativeRating().fit(self.known)
+        return evaluate(
+            scorer,
+            self.known,
+            self._split.test,
+            ratings.transform(self._split.test),
+            candidates=self.config.candidates,
+            rng=self.config.seed,
+        )

@@ -1,0 +1,136 @@
+"""The paper's Figure 2: MPR of CF-NADE and IMF against alpha."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cfnade.data.feedback import check_alpha
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError
+from cfnade.evaluation.compare import OnProgress, Progress
+from cfnade.evaluation.contenders import CFNADEContender, Contender, IMFContender
+from cfnade.evaluation.protocol import Protocol, ProtocolConfig
+
+DEFAULT_ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One model at one alpha."""
+
+    model: str
+    alpha: float
+    mpr: float
+    """On test, in percent."""
+
+    interval: tuple[float, float]
+    """95 % bootstrap interval over users."""
+
+    validation_mpr: float
+    n_settings: int
+    """Tried on validation at this alpha."""
+
+    settings: dict[str, Any]
+    """Chosen on validation at this alpha."""
+
+    fit_seconds: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All points of the figure."""
+
+    dataset: str
+    alphas: list[float]
+    protocol: dict[str, Any]
+    points: list[SweepPoint]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the commands write it; the format is in docs/json.md."""
+        return asdict(self)
+
+
+def sweep(
+    data: Interactions,
+    alphas: Sequence[float] = DEFAULT_ALPHAS,
+    *,
+    dataset: str = "data",
+    test: Interactions | None = None,
+    config: ProtocolConfig | None = None,
+    settings: dict[str, dict[str, Any]] | None = None,
+    max_trials: int = 6,
+    on_progress: OnProgress | None = None,
+) -> Sweep:
+    """Test MPR of both models at each alpha.
+
+    At each alpha the other settings that depend on it (IMF's regularisation and iterations,
+    CF-NADE's epochs) are chosen on validation. The figure shows test MPR, as the paper's does;
+    no alpha is chosen by it.
+
+    Args:
+        data: All counts, or the training part if `test` is given.
+        alphas: Rates of confidence.
+        dataset: A name for the outcome.
+        test: A fixed test part.
+        config: How pairs are held out and judged.
+        settings: By model, what to hold fixed, such as a comparison's choice.
+        max_trials: Settings that a model may try at each alpha.
+        on_progress: Called as the job goes on.
+
+    Returns:
+        The points of the figure.
+
+    Raises:
+        ConfigError: If there is no alpha, or one has no meaning.
+    """
+    if not alphas:
+        raise ConfigError("a sweep needs at least one alpha")
+    for alpha in alphas:
+        check_alpha(alpha)
+    protocol = Protocol(data, test, config)
+    notify = on_progress or (lambda progress: None)
+    points = []
+    for done, alpha in enumerate(alphas):
+        for name, candidate in _contenders(alpha, protocol.config.seed, settings or {}).items():
+            notify(Progress(f"{name} at alpha {alpha:g}", "search", done, len(alphas)))
+            search = candidate.search(protocol.validation, max_trials=max_trials)
+            started = time.perf_counter()
+            fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
+            seconds = time.perf_counter() - started
+            evaluation = protocol.test(fitted)
+            points.append(
+                SweepPoint(
+                    name,
+                    alpha,
+                    evaluation.metrics["mpr"],
+                    evaluation.intervals["mpr"],
+                    search.best.mpr,
+                    len(search.trials),
+                    search.best.settings,
+                    round(seconds, 3),
+                )
+            )
+    return Sweep(dataset, list(alphas), protocol.facts, points)
+
+
+def _contenders(
+    alpha: float, seed: int, settings: dict[str, dict[str, Any]]
+) -> dict[str, Contender]:
+    """Both models with alpha held fixed."""
+    imf = IMFContender(seed)
+    fixed = {"factors": 128, **settings.get("imf", {}), "alpha": alpha}
+    fixed.pop("iterations", None)
+    regularization = fixed.get("regularization", 30.0)
+    nade = {**settings.get("cfnade", {}), "alpha": alpha}
+    nade.pop("max_epochs", None)
+    return {
+        "cfnade": CFNADEContender(seed, grid={}, changes=nade),
+        "imf": IMFContender(
+            seed,
+            grid={"regularization": imf.grid["regularization"]},
+            start={**fixed, "regularization": regularization},
+        ),
+    }

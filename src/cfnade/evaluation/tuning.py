@@ -1,0 +1,118 @@
+"""Choosing settings on validation: one search for every model, so that none is favoured."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.scorer import Scorer
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All that settings may be chosen on. There is no test part in it, so none can leak in."""
+
+    train: CountMatrix
+    """Counts to fit on, (n_users, n_items)."""
+
+    held_out: CountMatrix
+    """Counts to judge on, (n_users, n_items)."""
+
+    relative_rating: RelativeRating | None = None
+    """Fitted distributions that every model must use; None lets each fit them on `train`."""
+
+    def mpr(self, scorer: Scorer) -> float:
+        """MPR of a model fitted on `train`, in percent."""
+        ratings = self.relative_rating or RelativeRating().fit(self.train)
+        relevance = ratings.transform(self.held_out)
+        return mean_percentage_ranking(scorer, self.train, self.held_out, relevance)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings and what it came to."""
+
+    settings: dict[str, Any]
+    """Chosen, and found on the way, such as the number of epochs."""
+
+    mpr: float
+    """On validation, in percent."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """All choices that were tried."""
+
+    trials: list[Trial] = field(repr=False)
+    """In the order they were tried."""
+
+    seconds: float
+    """All of them took."""
+
+    @property
+    def best(self) -> Trial:
+        """The one with the lowest validation MPR."""
+        return min(self.trials, key=lambda trial: trial.mpr)
+
+
+OnTrial = Callable[[int, int, Trial], None]
+"""Called after each trial with how many are done, how many there can be at most, and the trial."""
+
+
+def coordinate_search(
+    attempt: Callable[[dict[str, Any]], Trial],
+    start: Mapping[str, Any],
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    max_trials: int,
+    on_trial: OnTrial | None = None,
+) -> Search:
+    """Walk along one setting at a time, as long as it gets better, until no step helps.
+
+    Args:
+        attempt: Fits with some settings and judges on validation.
+        start: First settings; each in its row of the grid.
+        grid: Values of each setting in order, in the order in which settings are walked along.
+        max_trials: Stop after so many.
+        on_trial: Called after each.
+
+    Returns:
+        What was tried.
+    """
+    started = time.perf_counter()
+    trials: dict[tuple[int, ...], Trial] = {}
+    names = list(grid)
+
+    def mpr_at(place: tuple[int, ...]) -> float:
+        if place not in trials:
+            if len(trials) >= max_trials:
+                return math.inf
+            chosen = {name: grid[name][index] for name, index in zip(names, place, strict=True)}
+            trials[place] = attempt({**start, **chosen})
+            if on_trial is not None:
+                on_trial(len(trials), max_trials, trials[place])
+        return trials[place].mpr
+
+    place = tuple(list(grid[name]).index(start[name]) for name in names)
+    mpr_at(place)
+    is_better_somewhere = True
+    while is_better_somewhere:
+        is_better_somewhere = False
+        for axis, name in enumerate(names):
+            for step in (1, -1):
+                here = place
+                while 0 <= here[axis] + step < len(grid[name]):
+                    there = (*here[:axis], here[axis] + step, *here[axis + 1 :])
+                    if mpr_at(there) >= mpr_at(here):
+                        break
+                    here = there
+                if here != place:
+                    place, is_better_somewhere = here, True
+                    break  # it got better in this direction; the other is where it came from
+    return Search(list(trials.values()), time.perf_counter() - started)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from cfnade.data.ingest.columns import choose_columns, find_column
+from cfnade.errors import ConfigError, DataError
+
+
+def choose(columns, *, user_col=None, item_col=None, count_col=None, events=None):
+    return choose_columns(
+        columns, user_col=user_col, item_col=item_col, count_col=count_col, events=events
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "user", "item", "count"),
+    [
+        (["user", "item", "count"], "user", "item", "count"),
+        (["USER_ID", "ITEM_ID", "Plays"], "USER_ID", "ITEM_ID", "Plays"),
+        (["household_id", "product_id", "weight"], "household_id", "product_id", "weight"),
+        (["userId", "movieId", "watchCount"], "userId", "movieId", "watchCount"),
+        (["Customer ID", "StockCode", "Counts"], "Customer ID", "StockCode", "Counts"),
+        (["customer_id", "show", "watches"], "customer_id", "show", "watches"),
+        (["userid", "artist", "artist_id", "play_count"], "userid", "artist_id", "play_count"),
+        (["timestamp", "track_id", "user"], "user", "track_id", None),
+    ],
+)
+def test_usual_names_are_recognised_whatever_their_case(columns, user, item, count):
+    found = choose(columns)
+    assert (found["user"], found["item"], found.get("count")) == (user, item, count)
+
+
+@pytest.mark.parametrize("name", ["rating", "quantity", "timestamp", "score", "price"])
+def test_a_rating_quantity_or_time_is_no_count_unless_it_is_named(name):
+    assert "count" not in choose(["user", "item", name])
+    assert choose(["user", "item", name], count_col=name)["count"] == name
+
+
+def test_a_given_name_wins_over_a_recognised_one():
+    columns = ["user", "item", "count", "who", "What"]
+    found = choose(columns, user_col="who", item_col="what", count_col="COUNT")
+    assert found == {"user": "who", "item": "What", "count": "count"}
+
+
+def test_a_given_name_is_matched_exactly_before_its_case_is_ignored():
+    assert find_column(["User", "user"], "user", "user", ()) == "user"
+
+
+def test_a_missing_column_names_the_ones_there_are():
+    with pytest.raises(DataError, match=r"no user column; the columns are 'a', 'b c'; .*user_col"):
+        choose(["a", "b c"])
+    with pytest.raises(DataError, match=r"no item column 'x'; the columns are 'user', 'item'"):
+        choose(["user", "item"], item_col="x")
+    with pytest.raises(DataError, match=r"no count column; the columns are 'user', 'item'"):
+        choose(["user", "item"], events=False)
+
+
+def test_a_file_without_a_header_gets_a_hint():
+    with pytest.raises(DataError, match="does the first line hold the column names"):
+        choose(["196", "242", "3"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"user_col": "a", "item_col": "a"}, {"user_col": "a", "item_col": "b", "count_col": "b"}],
+)
+def test_a_column_cannot_serve_two_roles(given):
+    with pytest.raises(DataError, match="cannot be both"):
+        choose(["a", "b"], **given)
+
+
+def test_events_true_counts_rows_although_there_is_a_count_column():
+    assert "count" not in choose(["user", "item", "count"], events=True)
+
+
+def test_events_with_a_count_column_is_a_contradiction():
+    with pytest.raises(ConfigError, match="either events or carry counts"):
+        choose(["user", "item", "count"], count_col="count", events=True)
+
+
+def test_what_was_recognised_is_logged(caplog):
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        choose(["household_id", "product_id"])
+        choose(["user", "item", "plays"])
+    first, second = caplog.messages
+    assert first == "users from column 'household_id', items from 'product_id', one event per row"
+    assert second == "users from column 'user', items from 'item', counts from 'plays'"
