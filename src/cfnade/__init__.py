@@ -1,3 +1,47 @@
 """Implicit CF-NADE: a neural autoregressive recommender for implicit counts."""
 
 from __future__ import annotations
+
+import os
+from importlib.metadata import version
+
+# Threads that wait should sleep. Spinning ones make two threads several times slower than one
+# as soon as anything else runs on the machine; this must be set before OpenMP is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from cfnade.data.ingest import read_interactions, read_item_names
+from cfnade.data.interactions import Interactions
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import hold_out, split_counts
+from cfnade.errors import (
+    ArtifactError,
+    CfnadeError,
+    ConfigError,
+    DataError,
+    MissingExtraError,
+    TrainingError,
+)
+from cfnade.evaluation.evaluate import Evaluation, evaluate
+from cfnade.recommender import ImplicitCFNADE
+from cfnade.scorer import Scorer
+
+__version__ = version("cfnade")
+
+__all__ = [
+    "ArtifactError",
+    "CfnadeError",
+    "ConfigError",
+    "DataError",
+    "Evaluation",
+    "ImplicitCFNADE",
+    "Interactions",
+    "MissingExtraError",
+    "RelativeRating",
+    "Scorer",
+    "TrainingError",
+    "evaluate",
+    "hold_out",
+    "read_interactions",
+    "read_item_names",
+    "split_counts",
+]

@@ -190,8 +190,9 @@ def run_demo(
 
 def _read(purchases: Path, scale: Scale) -> Interactions:
     """From events to counts, as `read_interactions` does for any log."""
-    floors = {"min_user_items": 5, "min_item_users": scale.min_item_users}
-    data = read_interactions(purchases, events=True, **floors)
+    data = read_interactions(
+        purchases, events=True, min_user_items=5, min_item_users=scale.min_item_users
+    )
     if scale.n_households is None:
         return data
     few = slice(scale.n_households)
@@ -227,8 +228,8 @@ def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
     n_items = np.diff(data.counts.indptr)
     row = int(np.argsort(n_items, kind="stable")[n_items.size // 2])
     note = (
-        f"It bought {n_items[row]:,} product types; those with the highest relative rating are "
-        "shown. Below: what it has not bought yet."
+        f"Of the {n_items[row]:,} product types it bought, those it bought most often. Below: what "
+        "it has not bought yet."
     )
     return _suggest(model, data, data.counts[[row]], f"Household {data.user_ids[row]}", note)
 
@@ -244,10 +245,10 @@ def _suggest(
     model: ImplicitCFNADE, data: Interactions, history: CountMatrix, title: str, note: str
 ) -> Suggestions:
     ratings = model.scorer_.relative_rating.transform(history)
-    strongest = np.lexsort((-history.data, -ratings.data))[:N_SHOWN]
+    most_bought = np.argsort(-history.data, kind="stable")[:N_SHOWN]
     shown = [
         Known(data.item_label(history.indices[i]), float(history.data[i]), float(ratings.data[i]))
-        for i in strongest
+        for i in most_bought
     ]
     ids, scores = model.recommend(0, history, N_RECOMMENDED)
     share = np.bincount(data.counts.indices, minlength=data.n_items) / data.n_users

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.simulate import SimulatedService
-from cfnade.data.splitting import hold_out
-from cfnade.errors import ConfigError
+from cfnade.data.splitting import MIN_ITEMS, hold_out
+from cfnade.errors import ConfigError, DataError
 
 USERS_AT_ONCE = 256
 DRAWS_PER_AFFINITY = 32
@@ -24,8 +24,8 @@ AFFINITIES = np.linspace(-2.0, 6.0, 17, dtype=np.float32)
 class Limits:
     """Mean percentage ranking (Eq. 15), in percent, of the best and of the simplest ranking."""
 
-    n_users: int
-    """Users judged."""
+    n_users_judged: int
+    """Users with something held out."""
 
     n_held_out: int
     """Their held-out pairs."""
@@ -68,6 +68,7 @@ def limits(
 
     Raises:
         ConfigError: If there is no user to judge.
+        DataError: If no user has enough items to hold one out.
     """
     if n_users < 1:
         raise ConfigError(f"need at least one user to judge, got {n_users}")
@@ -84,12 +85,17 @@ def limits(
         return np.tile(watchers, (len(users), 1))
 
     kept, held_out = kept[:n_users], held_out[:n_users]
+    if held_out.nnz == 0:
+        raise DataError(
+            f"none of the {kept.shape[0]} users has {MIN_ITEMS} items or more, so there is nothing "
+            "to hold out; raise mean_history, or ask for no oracle"
+        )
     weight = ratings.transform(held_out).data  # (n_held_out,)
     unweighted_oracle = percentile_ranks(service.preferences, kept, held_out)
     weighted_oracle = percentile_ranks(by_weighted_preference, kept, held_out)
     popularity = percentile_ranks(by_popularity, kept, held_out)
     return Limits(
-        n_users=int(np.count_nonzero(np.diff(held_out.indptr))),
+        n_users_judged=int(np.count_nonzero(np.diff(held_out.indptr))),
         n_held_out=int(held_out.nnz),
         oracle_mpr=100 * float(np.average(weighted_oracle, weights=weight)),
         oracle_mpr_unweighted=100 * float(unweighted_oracle.mean()),
@@ -154,4 +160,5 @@ def _interpolate(
     left = np.minimum(place.astype(np.intp), last)
     items = np.arange(table.shape[0])
     below, above = table[items, left], table[items, left + 1]
-    return below + (place - left).astype(np.float32) * (above - below)
+    share = (place - left).astype(np.float32)
+    return np.asarray(below + share * (above - below))

@@ -71,7 +71,7 @@ class ServiceConfig:
         if not self.min_history <= self.mean_history <= self.n_items / 2:
             raise ConfigError(
                 f"expected min_history <= mean_history <= n_items / 2, got {self.min_history}, "
-                f"{self.mean_history} and {self.n_items / 2}; lower mean_history or add items"
+                f"{self.mean_history} and {self.n_items / 2}; choose a mean_history in between"
             )
 
     @classmethod

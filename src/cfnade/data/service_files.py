@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,9 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.oracle import Limits, limits
+from cfnade.data.oracle import limits
 from cfnade.data.simulate import SimulatedService, Watched
 from cfnade.errors import DataError
-
-
-@dataclass(frozen=True)
-class ServiceFiles:
-    """What was written, and how predictable it is."""
-
-    interactions: Path
-    """Folder of shards with the columns user, item and count."""
-
-    items: Path
-    """Table with the columns item, name, kind and episodes."""
-
-    summary: Path
-    """Settings and figures, as JSON; written last."""
-
-    n_pairs: int
-    """Rows in the shards."""
-
-    limits: Limits | None
-    """Oracle and popularity MPR, if they were asked for."""
 
 
 def write_service(
@@ -44,8 +24,12 @@ def write_service(
     oracle_users: int = 20_000,
     users_per_shard: int = 65_536,
     progress: Callable[[int], None] | None = None,
-) -> ServiceFiles:
-    """Write `interactions/*.parquet`, `items.parquet` and `service.json` into a folder.
+) -> dict[str, Any]:
+    """Write a service and how predictable it is into a folder.
+
+    - `interactions/part-*.parquet`: user, item, count;
+    - `items.parquet`: item, name, kind, episodes;
+    - `service.json`: the figures returned, and the settings; written last.
 
     Args:
         service: What to write.
@@ -53,10 +37,10 @@ def write_service(
         oracle_users: Users to measure the limits on, which takes all counts in memory, sparse.
             With 0 there are no limits, and never more than a shard is held.
         users_per_shard: Rounded as the block size of `SimulatedService.blocks`.
-        progress: Called with the number of users written since the last call.
+        progress: Called with the number of users written so far.
 
     Returns:
-        Where all of it is, and the figures.
+        Sizes, the seed, and the fields of `Limits` unless `oracle_users` is 0.
 
     Raises:
         DataError: If there are such files already: old and new shards would mix.
@@ -72,27 +56,26 @@ def write_service(
         for number, block in enumerate(service.blocks(users_per_shard)):
             _write_parquet(vars(block), shards / f"part-{number:05d}.parquet")
             if progress:
-                progress(int(block.user[-1] - block.user[0]) + 1)
+                progress(int(block.user[-1]) + 1)
             yield block
 
-    found = None
+    figures: dict[str, Any] = {
+        "n_users": service.config.n_users,
+        "n_items": service.config.n_items,
+        "n_pairs": int(service.history_lengths.sum()),
+        "seed": service.seed,
+    }
     if oracle_users:
         counts = service.interactions(written_blocks()).counts
-        found = limits(service, counts, n_users=oracle_users)
+        figures |= asdict(limits(service, counts, n_users=oracle_users))
     else:
         for _ in written_blocks():
             pass
     numbers = np.arange(service.config.n_items, dtype=np.int32)
     _write_parquet({"item": numbers, **vars(service.items)}, items)
-    n_pairs = int(service.history_lengths.sum())
-    facts = {
-        "seed": service.seed,
-        "settings": asdict(service.config),
-        "n_pairs": n_pairs,
-        "limits": asdict(found) if found else None,
-    }
+    facts = figures | {"settings": asdict(service.config)}
     summary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    return ServiceFiles(shards, items, summary, n_pairs, found)
+    return figures
 
 
 def _write_parquet(columns: dict[str, NDArray[Any]], path: Path) -> None:

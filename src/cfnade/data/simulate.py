@@ -6,7 +6,6 @@ latent space and a long-tailed popularity; how often, from episodes and rewatchi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,12 +18,14 @@ from threadpoolctl import threadpool_limits
 from cfnade.data.interactions import Interactions
 from cfnade.data.service_config import ServiceConfig
 from cfnade.errors import ConfigError
+from cfnade.threads import available_threads
 
 USERS_PER_UNIT = 256
 """Users who share one random stream, so the data do not depend on blocks or threads. At 17,348
 items a unit needs two arrays of 18 MB, which is all that is ever dense."""
 
 MAX_THREADS = 8
+"""Each needs the memory of a unit."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,13 @@ class ItemTable:
     """What can be watched, one entry per item, (n_items,) each."""
 
     name: NDArray[np.object_]
+    """Such as "Show 00123"."""
+
     kind: NDArray[np.object_]
-    """"show" or "movie"."""
+    """Either "show" or "movie"."""
+
     episodes: NDArray[np.int32]
-    """1 for a movie."""
+    """At least 2 for a show, 1 for a movie."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ class SimulatedService:
         Returns:
             Standard normal over users, (n, n_items).
         """
-        return self.tastes[users] @ self.places.T
+        affinities: NDArray[np.float32] = self.tastes[users] @ self.places.T
+        return affinities
 
     def blocks(self, block_size: int = 65_536) -> Iterator[Watched]:
         """Simulate all users, a block at a time and in order.
@@ -120,12 +125,16 @@ class SimulatedService:
             raise ConfigError(f"block_size must be at least 1, got {block_size}")
         n_units = -(-self.config.n_users // USERS_PER_UNIT)
         units_per_block = -(-block_size // USERS_PER_UNIT)
-        with ThreadPoolExecutor(_n_threads()) as pool:
+        with ThreadPoolExecutor(min(available_threads(), MAX_THREADS)) as pool:
             for first in range(0, n_units, units_per_block):
                 units = range(first, min(first + units_per_block, n_units))
                 with threadpool_limits(1, "blas"):  # the threads are taken by the units
                     parts = list(pool.map(self._watch, units))
-                yield Watched(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+                yield Watched(
+                    np.concatenate([part.user for part in parts]),
+                    np.concatenate([part.item for part in parts]),
+                    np.concatenate([part.count for part in parts]),
+                )
 
     def interactions(self, blocks: Iterable[Watched] | None = None) -> Interactions:
         """All of `blocks` in memory, sparse; items that nobody watched are empty columns.
@@ -136,12 +145,13 @@ class SimulatedService:
         Returns:
             Counts with users and items numbered from 0, and the items' names.
         """
-        pairs = [(block.count, block.item) for block in blocks or self.blocks()]
+        blocks = self.blocks() if blocks is None else blocks
+        pairs = [(block.count, block.item) for block in blocks]
         count, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
         indptr = np.concatenate([[0], np.cumsum(self.history_lengths)])
-        shape = (self.config.n_users, self.config.n_items)
-        counts = csr_array((count, item, indptr), shape=shape)
-        return Interactions(counts, *map(np.arange, shape), item_names=self.items.name)
+        n_users, n_items = self.config.n_users, self.config.n_items
+        counts = csr_array((count, item, indptr), shape=(n_users, n_items))
+        return Interactions(counts, np.arange(n_users), np.arange(n_items), self.items.name)
 
     def draw_counts(
         self,
@@ -178,8 +188,8 @@ class SimulatedService:
         lengths = self.history_lengths[users]
         # Every item rings after an exponential time with the propensity as its rate; the first
         # ones to ring are a draw without replacement in proportion to the propensities.
-        ring_times = np.negative(self.preferences(users))  # (n, n_items)
-        np.exp(ring_times, out=ring_times)
+        ring_times = self.preferences(users)  # (n, n_items), turned into times in place
+        np.exp(np.negative(ring_times, out=ring_times), out=ring_times)
         ring_times *= rng.standard_exponential(ring_times.shape, dtype=np.float32)
         first_to_ring = [
             np.sort(np.argpartition(times, length)[:length])
@@ -220,9 +230,3 @@ def _draw_history_lengths(config: ServiceConfig, rng: np.random.Generator) -> ND
 def _stream(seed: int, *part: int) -> np.random.Generator:
     """An independent random stream for one part of the service."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=part)))
-
-
-def _n_threads() -> int:
-    """As many as there are processors to run on, within reason."""
-    n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return min(n_processors or os.cpu_count() or 1, MAX_THREADS)

@@ -57,25 +57,30 @@ def picture(shown: Picture, name: str, caption: str = "", css: str = "") -> str:
     return f"<figure{_class(css)}>{svg}{told}</figure>"
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str]]) -> str:
-    """A table that scrolls sideways where the screen is too narrow for it."""
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+def table(caption: str, heads: Sequence[Cell | str], rows: Iterable[Sequence[Cell | str]]) -> str:
+    """A table that scrolls sideways where the screen is too narrow for it.
+
+    The caption stands before it, where it does not scroll away.
+    """
+    head = "".join(_tag("th", cell, ' scope="col"') for cell in heads)
     body = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<caption>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+        f'<p class="caption">{escape(caption)}</p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
 
 
 def _row(row: Sequence[Cell | str]) -> str:
-    first, *others = (Cell(cell) if isinstance(cell, str) else cell for cell in row)
-    return f'<th scope="row">{escape(first.text)}</th>' + "".join(map(_data, others))
+    first, *others = row
+    return _tag("th", first, ' scope="row"') + "".join(_tag("td", cell) for cell in others)
 
 
-def _data(cell: Cell) -> str:
+def _tag(name: str, cell: Cell | str, attributes: str = "") -> str:
+    cell = Cell(cell) if isinstance(cell, str) else cell
     below = f"<small>{escape(cell.below)}</small>" if cell.below else ""
-    return f"<td{_class('' if cell.is_number else 'text')}>{escape(cell.text)}{below}</td>"
+    css = _class("" if cell.is_number else "text")
+    return f"<{name}{attributes}{css}>{escape(cell.text)}{below}</{name}>"
 
 
 def _class(css: str) -> str:

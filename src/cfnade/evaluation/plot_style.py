@@ -86,6 +86,8 @@ def canvas(*, rows: int = 1, height: float = 3.0) -> Iterator[tuple[Figure, list
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
         yield figure, list(axes[:, 0])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once: saving it again must not move anything
 
 
 def to_svg(figure: Figure, name: str) -> str:

@@ -164,7 +164,10 @@ def _settings_table(results: Sequence[Result]) -> str:
         ]
         for result in results
     ]
-    heads = ["Model", "Settings tried", "Search, s", "Last fit, s", "Validation MPR", "Chosen"]
+    heads: list[Cell | str] = [
+        *("Model", "Settings tried", "Search, s", "Last fit, s", "Validation MPR"),
+        Cell("Chosen", is_number=False),
+    ]
     return table("How the settings were chosen, on the validation pairs.", heads, rows)
 
 
@@ -238,9 +241,9 @@ def how_to_read_section(comparison: Comparison, words: Words) -> str:
             "relative rating. Guessing gives 50 %."
         ),
         paragraph(
-            f"With {n_items:,} {words.items}, an MPR of {_percent(best)} says that what people chose "
-            f"stands at about place {place:,} on average, their odd choices included. Recall and "
-            "NDCG look at the top of the list instead."
+            f"With {n_items:,} {words.items}, an MPR of {_percent(best)} says that what people "
+            f"chose stands at about place {place:,} on average, their odd choices included. Recall "
+            "and NDCG look at the top of the list instead."
         ),
     )
 
@@ -252,7 +255,7 @@ def _value(metric: str, value: float, interval: tuple[float, float] | None) -> C
 
 
 def _percent(result: Result) -> str:
-    return f"{result.metrics['mpr']:.2f} %"
+    return f"{result.metrics['mpr']:.2f}\N{NO-BREAK SPACE}%"
 
 
 def _settings(settings: Mapping[str, Any]) -> str:

@@ -37,10 +37,11 @@ def write_parquet(path: Path, **columns: Any) -> Path:
 
 
 def write_query(path: Path, query: str, rows: dict[str, Any] | None = None) -> Path:
-    """A Parquet file of what a query gives."""
+    """A Parquet or CSV file of what a query gives."""
+    kind = "csv, HEADER" if path.suffix == ".csv" else "parquet"
     quoted = str(path).replace("'", "''")
     with duckdb.connect() as connection:
         if rows is not None:
             connection.register("rows", rows)
-        connection.execute(f"COPY ({query}) TO '{quoted}' (FORMAT parquet)")
+        connection.execute(f"COPY ({query}) TO '{quoted}' (FORMAT {kind})")
     return path

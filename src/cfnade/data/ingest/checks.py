@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from duckdb import DuckDBPyConnection
-
-from cfnade.data.ingest.connection import quote_name
-from cfnade.data.ingest.scan import FLOAT_TYPES, ID_ROLES, INTEGER_TYPES, Scan, column_types
+from cfnade.data.ingest.connection import Connection, quote_name
+from cfnade.data.ingest.scan import FLOAT_TYPES, ID_ROLES, INTEGER_TYPES, Scan
 from cfnade.errors import DataError
 
 BAD_COUNTS = {
@@ -20,7 +18,7 @@ BAD_COUNTS = {
 """Why a count cannot be used, as SQL; each bad count is of exactly one kind."""
 
 EXACT_LIMIT = 2.0**53
-"""Sums of whole numbers up to here are exact in float64, in whatever order they are added."""
+"""Sums of whole numbers below this are exact in float64, in whatever order they are added."""
 
 
 class CheckedRows(NamedTuple):
@@ -33,9 +31,7 @@ class CheckedRows(NamedTuple):
     """SQL of what a group of rows adds up to, the same in whatever order they come."""
 
 
-def check_rows(
-    connection: DuckDBPyConnection, scan: Scan, columns: Mapping[str, str]
-) -> CheckedRows:
+def check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> CheckedRows:
     """Make sure that every row has a user, an item and a count that is finite and at least 0.
 
     Args:
@@ -50,7 +46,7 @@ def check_rows(
         DataError: If there are no rows, or one cannot be used: with how many there are of
             these, the first of them, and what to do.
     """
-    expressions = usable_columns(column_types(connection, scan.query))
+    expressions = usable_columns(connection.types(scan.query))
     query = f"SELECT {expressions} FROM ({scan.query})"
     bad = {role: f"{quote_name(role)} IS NULL" for role in ID_ROLES}
     sums = "true, 0"
@@ -83,7 +79,7 @@ def check_rows(
         )
     if "count" not in columns:
         return CheckedRows(query, "count(*)")
-    exact = whole and total <= EXACT_LIMIT
+    exact = whole and total < EXACT_LIMIT
     return CheckedRows(query, "sum(number)" if exact else "sum(number ORDER BY number)")
 
 
@@ -109,16 +105,16 @@ def _is_numeric(kind: str) -> bool:
 
 
 def _first(
-    connection: DuckDBPyConnection, scan: Scan, expressions: str, condition: str
+    connection: Connection, scan: Scan, expressions: str, condition: str
 ) -> tuple[str, dict[str, str]]:
     """Where the first row is that meets a condition, and its values as people should see them."""
     for part in scan.parts:
-        cursor = connection.execute(
+        found = connection.execute(
             f"SELECT * FROM (SELECT row_number() OVER () AS row, {expressions} "
             f"FROM ({part.query})) WHERE {condition} ORDER BY row LIMIT 1"
-        )
-        for number, *values in cursor.fetchall():
-            roles = [name for name, *_ in cursor.description or ()][1:]
+        ).fetchall()
+        for place, *values in found:
+            roles = connection.types(f"SELECT {expressions} FROM ({part.query})")
             shown = {role: scan.shown(role, v) for role, v in zip(roles, values, strict=True)}
-            return f"data row {number:,} of {part.label}", shown
+            return f"data row {place:,} of {part.label}", shown
     raise AssertionError("a row that was counted is not there any more")

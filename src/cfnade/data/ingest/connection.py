@@ -4,20 +4,72 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import duckdb
+from numpy.typing import NDArray
 
 from cfnade.errors import ConfigError, DataError
 from cfnade.threads import available_threads
+
+T = TypeVar("T")
+
+
+class Connection:
+    """A DuckDB connection whose queries all stop at Ctrl-C.
+
+    DuckDB looks for signals only between its tasks, which may take minutes each. So a query
+    runs in a thread of its own while this one waits, ready to interrupt it.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._worker = ThreadPoolExecutor(max_workers=1)
+
+    def execute(self, statement: str) -> Connection:
+        """Run a statement; its result is then there to be fetched."""
+        self._wait(lambda: self._connection.execute(statement))
+        return self
+
+    def fetchall(self) -> list[Any]:
+        """The result as tuples of Python values: for few rows."""
+        return self._wait(self._connection.fetchall)
+
+    def fetchnumpy(self) -> dict[str, NDArray[Any]]:
+        """The result as one array per column: for many rows."""
+        return self._wait(self._connection.fetchnumpy)
+
+    def types(self, query: str) -> dict[str, str]:
+        """DuckDB's type of each column of a query, without computing it."""
+        described = self.execute(f"DESCRIBE {query}").fetchall()
+        return {name: str(kind) for name, kind, *_ in described}
+
+    def register(self, name: str, frame: object) -> None:
+        """Make a frame readable as a table of this name."""
+        self._connection.register(name, frame)
+
+    def close(self) -> None:
+        """Stop what is running and close the connection."""
+        self._worker.shutdown()
+        self._connection.close()
+
+    def _wait(self, query: Callable[[], T]) -> T:
+        future = self._worker.submit(query)
+        try:
+            return future.result()
+        except BaseException:
+            self._connection.interrupt()  # nothing runs any more unless this was Ctrl-C
+            raise
 
 
 @contextmanager
 def connect(
     memory_limit: str | None = None, temp_directory: str | Path | None = None
-) -> Iterator[duckdb.DuckDBPyConnection]:
+) -> Iterator[Connection]:
     """Open an empty database that spills to a folder of its own, removed at the end.
 
     Args:
@@ -25,8 +77,7 @@ def connect(
         temp_directory: Where the folder is made; None for the system's place.
 
     Yields:
-        The connection. Within the block, DuckDB's errors turn into those of this package and
-        an interrupted query into `KeyboardInterrupt`.
+        The connection. Within the block, DuckDB's errors turn into those of this package.
 
     Raises:
         ConfigError: If a setting has no meaning or the memory does not suffice.
@@ -39,11 +90,10 @@ def connect(
             f"no temporary folder can be made in {str(temp_directory)!r}: {error.strerror}; "
             "name a folder that exists and can be written to"
         ) from error
-    with spill as folder, closing(_open(folder, memory_limit)) as connection:
+    with spill as folder:
+        connection = Connection(_open(folder, memory_limit))
         try:
             yield connection
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
         except duckdb.OutOfMemoryException as error:
             raise ConfigError(
                 f"the memory does not suffice: {one_line(error)}; raise memory_limit or name a "
@@ -53,10 +103,8 @@ def connect(
             raise DataError(
                 f"the data cannot be read: {one_line(error)}; correct the file or leave it out"
             ) from error
-        except RuntimeError as error:
-            if str(error) != "Query interrupted":  # how DuckDB's Python client says Ctrl-C
-                raise
-            raise KeyboardInterrupt from None
+        finally:
+            connection.close()
 
 
 def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:

@@ -14,10 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from duckdb import DuckDBPyConnection
-
-from cfnade.data.ingest.connection import quote_name, quote_text
-from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, Part, Scan, column_types
+from cfnade.data.ingest.connection import Connection, quote_name, quote_text
+from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, Part, Scan
 from cfnade.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -69,7 +67,7 @@ class Files:
     """In sorted order of their paths."""
 
     @classmethod
-    def find(cls, connection: DuckDBPyConnection, source: PathLike | Iterable[PathLike]) -> Files:
+    def find(cls, connection: Connection, source: PathLike | Iterable[PathLike]) -> Files:
         """Look up files and their columns; the rows are not read yet.
 
         Args:
@@ -100,7 +98,7 @@ class Files:
         """The names of all columns, of all files."""
         return list(dict.fromkeys(name for file in self.layouts.values() for name in file.types))
 
-    def scan(self, connection: DuckDBPyConnection, roles: Mapping[str, str]) -> Scan:
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Make the columns of these roles readable.
 
         Raises:
@@ -182,12 +180,12 @@ def _format(path: Path) -> str | None:
     return FORMATS.get(suffixes[-1:]) or FORMATS.get(suffixes[-2:])
 
 
-def _parquet_layout(connection: DuckDBPyConnection, path: Path) -> _Layout:
+def _parquet_layout(connection: Connection, path: Path) -> _Layout:
     relation = _Layout(()).relation([path])
-    return _Layout(tuple(column_types(connection, f"SELECT * FROM {relation}").items()))
+    return _Layout(tuple(connection.types(f"SELECT * FROM {relation}").items()))
 
 
-def _csv_layout(_: DuckDBPyConnection, path: Path) -> _Layout:
+def _csv_layout(_: Connection, path: Path) -> _Layout:
     """Read the header: the delimiter is the one that it has most of."""
     compressed = path.suffix.lower() == ".gz"
     try:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
-from cfnade.data.ingest.connection import quote_name
+from cfnade.data.ingest.connection import Connection, quote_name
 from cfnade.data.ingest.scan import ID_ROLES, Part, RowSource, Scan
 from cfnade.data.interactions import as_objects
 from cfnade.errors import DataError
@@ -73,7 +72,7 @@ class InMemory:
         """The names of all columns."""
         return self.library.columns
 
-    def scan(self, connection: DuckDBPyConnection, roles: Mapping[str, str]) -> Scan:
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Number the ids and register them with the other values.
 
         Raises:
@@ -170,7 +169,7 @@ class Arrow:
         names: list[str] = self.table.column_names
         return names
 
-    def scan(self, connection: DuckDBPyConnection, roles: Mapping[str, str]) -> Scan:
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Register the columns."""
         places = [self.columns.index(column) for column in roles.values()]
         connection.register(NAME_IN_DUCKDB, self.table.select(places).rename_columns(list(roles)))

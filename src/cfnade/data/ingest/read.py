@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from duckdb import DuckDBPyConnection
 from duckdb import Error as DuckDBError
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
@@ -21,10 +20,10 @@ from cfnade.data.ingest.columns import (
     choose_columns,
     required_column,
 )
-from cfnade.data.ingest.connection import connect, quote_name
+from cfnade.data.ingest.connection import Connection, connect, quote_name
 from cfnade.data.ingest.files import Files
 from cfnade.data.ingest.frames import frame_rows
-from cfnade.data.ingest.scan import INTEGER_TYPES, RowSource, Scan, column_types
+from cfnade.data.ingest.scan import INTEGER_TYPES, RowSource, Scan
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
@@ -131,7 +130,7 @@ def read_item_names(
         roles["name"] = required_column(others, name_col, "name", LABEL_NAMES)
         check_distinct(roles)
         scan = rows.scan(connection, roles)
-        usable = usable_columns(column_types(connection, scan.query))
+        usable = usable_columns(connection.types(scan.query))
         query = f"SELECT {usable} FROM ({scan.query}) WHERE item IS NOT NULL AND name IS NOT NULL"
         ids = _number_ids(connection, scan, query, "item")
         names = connection.execute(
@@ -141,7 +140,7 @@ def read_item_names(
     return dict(zip(ids.tolist(), (name for (name,) in names), strict=True))
 
 
-def open_rows(connection: DuckDBPyConnection, source: Any) -> RowSource:
+def open_rows(connection: Connection, source: Any) -> RowSource:
     """Find out what kind of source it is, and which columns it has."""
     if isinstance(source, str | os.PathLike):
         return Files.find(connection, source)
@@ -156,7 +155,7 @@ def open_rows(connection: DuckDBPyConnection, source: Any) -> RowSource:
     )
 
 
-def _aggregate(connection: DuckDBPyConnection, scan: Scan, columns: dict[str, str]) -> Interactions:
+def _aggregate(connection: Connection, scan: Scan, columns: dict[str, str]) -> Interactions:
     """Number the ids, add up each pair, and bring over nothing but numbers."""
     rows = check_rows(connection, scan, columns)
     user_ids = _number_ids(connection, scan, rows.query, "user")
@@ -171,7 +170,7 @@ def _aggregate(connection: DuckDBPyConnection, scan: Scan, columns: dict[str, st
     return Interactions(counts, user_ids, item_ids)
 
 
-def _number_ids(connection: DuckDBPyConnection, scan: Scan, query: str, role: str) -> NDArray[Any]:
+def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> NDArray[Any]:
     """Number the distinct ids in sorted order: a table `<role>_ids` of `id` and `code`.
 
     Returns:
@@ -183,7 +182,7 @@ def _number_ids(connection: DuckDBPyConnection, scan: Scan, query: str, role: st
     )
     if scan.from_text:
         plain = f"regexp_full_match(id, '{PLAIN_INTEGER}') AND TRY_CAST(id AS BIGINT) IS NOT NULL"
-        if connection.execute(f"SELECT bool_and({plain}) FROM {table}").fetchall()[0][0]:
+        if connection.execute(f"SELECT bool_and({plain}) FROM {table}").fetchall() == [(True,)]:
             value = "CAST(id AS BIGINT)"
     connection.execute(
         f"CREATE OR REPLACE TABLE {table} AS SELECT id, {value} AS value, "
@@ -193,9 +192,9 @@ def _number_ids(connection: DuckDBPyConnection, scan: Scan, query: str, role: st
     return scan.coded_ids[role][ids] if role in scan.coded_ids else ids
 
 
-def _fetch(connection: DuckDBPyConnection, table: str, role: str) -> NDArray[Any]:
+def _fetch(connection: Connection, table: str, role: str) -> NDArray[Any]:
     query = f"SELECT value FROM {table} ORDER BY code"
-    kind = column_types(connection, query)["value"]
+    kind = connection.types(query)["value"]
     if kind in FAITHFUL_TYPES:
         ids: NDArray[Any] = connection.execute(query).fetchnumpy()["value"]
         return ids

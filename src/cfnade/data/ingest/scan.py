@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
+
+from cfnade.data.ingest.connection import Connection
 
 ID_ROLES = ("user", "item")
 """Roles whose values must come back unchanged."""
@@ -65,12 +66,6 @@ class RowSource(Protocol):
         """The names of all columns."""
         ...
 
-    def scan(self, connection: DuckDBPyConnection, roles: Mapping[str, str]) -> Scan:
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Make the columns of these roles (column by role) readable on this connection."""
         ...
-
-
-def column_types(connection: DuckDBPyConnection, query: str) -> dict[str, str]:
-    """DuckDB's type of each column of a query."""
-    described = connection.execute(f"DESCRIBE {query}").fetchall()
-    return {name: str(kind) for name, kind, *_ in described}

@@ -1,0 +1,42 @@
+# Everything a fresh machine needs is python3 (3.11 or later), make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help setup demo test slow check format results clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(INSTALLED)  ## Create .venv and install the package with all it needs
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cfnade needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
+	$(BIN)/cfnade demo --out runs/demo
+
+test: setup  ## Run the tests
+	$(BIN)/python -m pytest -m "not slow"
+
+slow: setup  ## Run the tests that train on real data
+	$(BIN)/python -m pytest -m slow
+
+check: setup  ## Lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup  ## Put the source in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the folder of data sets
+	$(BIN)/python benchmarks/results.py $(DATA)
+
+clean:  ## Remove what the commands above made
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

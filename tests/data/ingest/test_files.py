@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import gzip
+import os
+
+import pytest
+
+from cfnade.data.ingest import read_interactions
+from cfnade.errors import DataError
+from tests.data.ingest.helpers import pairs, write, write_parquet, write_query
+
+ROWS = "user,item,count\n1,a,2\n2,b,3\n"
+EXPECTED = {(1, "a"): 2.0, (2, "b"): 3.0}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_csv_is_read_whatever_its_delimiter_and_line_ends(tmp_path, delimiter, line_end):
+    text = ROWS.replace(",", delimiter).replace("\n", line_end)
+    assert pairs(read_interactions(write(tmp_path / "a.csv", text))) == EXPECTED
+
+
+@pytest.mark.parametrize("name", ["a.CSV", "a.tsv", "my.log.csv"])
+def test_csv_is_known_by_its_suffix(tmp_path, name):
+    assert pairs(read_interactions(write(tmp_path / name, ROWS))) == EXPECTED
+
+
+def test_a_compressed_csv_is_read(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(ROWS.encode()))
+    assert pairs(read_interactions(path)) == EXPECTED
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.pq", "A.PARQUET"])
+def test_parquet_is_known_by_its_suffix(tmp_path, name):
+    path = write_parquet(tmp_path / name, user=[1, 2], item=["a", "b"], count=[2, 3])
+    assert pairs(read_interactions(str(path))) == EXPECTED
+
+
+def test_a_byte_order_mark_quotes_and_a_last_line_without_end_are_fine(tmp_path):
+    text = '\ufeff"user","item",count\n"a, ""b""","x\ny",2\n\nc,d,3'
+    found = read_interactions(write(tmp_path / "a.csv", text))
+    assert pairs(found) == {('a, "b"', "x\ny"): 2.0, ("c", "d"): 3.0}
+
+
+def test_names_that_sql_would_trip_over_are_fine(tmp_path):
+    header = '"us""er",it\'em,"na; DROP TABLE","é count"'
+    path = write(tmp_path / "it's [1]*.csv", f"{header}\n1,a,x,2\n2,b,y,3\n")
+    chosen = {"user_col": 'us"er', "item_col": "it'em", "count_col": "é count"}
+    assert pairs(read_interactions(path, **chosen)) == EXPECTED
+    path = write_query(
+        tmp_path / "it's [1]*.parquet",
+        """SELECT 1 AS "us""er", 'a' AS "it'em", 2 AS "é count" """,
+    )
+    assert pairs(read_interactions(path, **chosen)) == {(1, "a"): 2.0}
+
+
+def test_columns_of_the_same_or_of_no_name_do_not_disturb(tmp_path):
+    path = write(tmp_path / "a.csv", "user,,item,User,\n1,x,a,9,\n2,x,b,9,\n")
+    assert pairs(read_interactions(path)) == {(1, "a"): 1.0, (2, "b"): 1.0}
+    assert pairs(read_interactions(path, user_col="user_1")) == {(9, "a"): 1.0, (9, "b"): 1.0}
+
+
+def test_the_files_of_a_folder_are_read_together_as_events(tmp_path):
+    write(tmp_path / "day=1" / "a.csv", "user,item\n1,a\n1,a\n")
+    write(tmp_path / "day=2" / "b.csv", "item,when,user\na,9,1\nb,9,2\n")  # in another order
+    write(tmp_path / "c.tsv", "user\titem\n2\tb\n")
+    write(tmp_path / "_SUCCESS", "")
+    write(tmp_path / ".hidden.csv", "nothing\n")
+    write(tmp_path / "_temporary" / "d.csv", "user,item\n7,z\n")
+    write(tmp_path / "README.md", "notes")
+    assert pairs(read_interactions(tmp_path)) == {(1, "a"): 3.0, (2, "b"): 2.0}
+
+
+def test_globs_and_lists_name_files_too_and_none_is_read_twice(tmp_path):
+    write_parquet(tmp_path / "x" / "a.parquet", user=[1], item=[1])
+    write_parquet(tmp_path / "x" / "y" / "b.parquet", user=[2], item=[1])
+    both = {(1, 1): 1.0, (2, 1): 1.0}
+    first = tmp_path / "x" / "a.parquet"
+    assert pairs(read_interactions(f"{tmp_path}/**/*.parquet")) == both
+    assert pairs(read_interactions([first, f"{tmp_path}/*/?/*.parquet", str(first)])) == both
+    assert pairs(read_interactions((tmp_path / "x").glob("*.parquet"))) == {(1, 1): 1.0}
+
+
+def test_integer_ids_of_different_width_go_together(tmp_path):
+    write_query(tmp_path / "a.parquet", "SELECT 1::INTEGER AS user, 'a' AS item")
+    write_query(tmp_path / "b.parquet", "SELECT 5000000000 AS user, 'a' AS item")
+    found = read_interactions(tmp_path)
+    assert found.user_ids.tolist() == [1, 5_000_000_000]
+    assert found.user_ids.dtype == "int64"
+
+
+def test_ids_that_change_their_type_between_files_are_refused(tmp_path):
+    write_query(tmp_path / "a.parquet", "SELECT 1 AS user, 'a' AS item")
+    write_query(tmp_path / "b.parquet", "SELECT '1' AS user, 'a' AS item")
+    with pytest.raises(
+        DataError, match=r"'user' is INTEGER in .*a.parquet' but VARCHAR in .*b.par"
+    ):
+        read_interactions(tmp_path)
+
+
+def test_a_file_that_lacks_a_column_is_refused(tmp_path):
+    write(tmp_path / "a.csv", "user,item\n1,a\n")
+    write(tmp_path / "b.csv", "user,thing\n1,a\n")
+    with pytest.raises(DataError, match=r"b.csv' has no column 'item' .* are 'user', 'thing'"):
+        read_interactions(tmp_path)
+
+
+def test_what_is_missing_is_said(tmp_path):
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "notes.txt", "x")
+    with pytest.raises(DataError, match=r"there is no file or folder '.*none.csv'; check the path"):
+        read_interactions(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"no file matches '.*\*.csv'"):
+        read_interactions(f"{tmp_path}/*.csv")
+    with pytest.raises(DataError, match=r"folder '.*empty' has no data files; expected .csv, "):
+        read_interactions(tmp_path / "empty")
+    with pytest.raises(DataError, match=r"notes.txt' is of no known format; expected one of .csv"):
+        read_interactions(tmp_path / "notes.txt")
+    with pytest.raises(DataError, match="list of files is empty"):
+        read_interactions([])
+    with pytest.raises(DataError, match="expected paths of CSV or Parquet files, got int"):
+        read_interactions([1, 2])
+
+
+def test_csv_and_parquet_do_not_go_together(tmp_path):
+    write(tmp_path / "a.csv", ROWS)
+    write_parquet(tmp_path / "b.parquet", user=[1], item=[1])
+    with pytest.raises(DataError, match=r"one format.*a.csv' and '.*b.parquet'.*'folder/\*.parq"):
+        read_interactions(tmp_path)
+    assert pairs(read_interactions(f"{tmp_path}/*.csv")) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no header"),
+        ("\n1,2\n", "has no header"),
+        (
+            "user,item,count\n1,2,3\n4,5\n6,7,8\n",
+            r"Line: 3; .*4,5; .*Columns: 3 Found: 2 in .*a.csv",
+        ),
+        ("user,item,count\n1,2,3\n4,5,6,7\n", r"Line: 3; .*4,5,6,7; .*Columns: 3 Found: 4"),
+        ("user,item\n" + "1,2\n" * 30_000 + "3\n", r"Line: 30002.*Columns: 2 Found: 1"),
+        ('user,item\n1,2\n3,"4\n5,6\n', r"Line: 3; .*unterminated quote"),
+    ],
+)
+def test_a_broken_csv_ends_in_one_line_that_says_where(tmp_path, text, said):
+    path = write(tmp_path / "a.csv", text)
+    with pytest.raises(DataError, match=said) as caught:
+        read_interactions(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "user,item\nJosé,1\n".encode("latin-1"), "utf-?8"),
+        ("a.csv", "usér,item\n1,1\n".encode("latin-1"), "cannot be read as CSV in UTF-8"),
+        ("a.csv", os.urandom(100) + b"\xff\n" + os.urandom(100), "cannot be read as CSV"),
+        ("a.csv.gz", b"not compressed", "cannot be read as CSV"),
+        ("a.csv.gz", gzip.compress(ROWS.encode())[:20], "cannot be read as CSV"),
+        ("a.parquet", b"", "too small to be a Parquet file"),
+        ("a.parquet", b"PAR1" + bytes(100), "magic bytes"),
+    ],
+)
+def test_a_file_that_is_something_else_ends_in_one_line(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"(?i){said}") as caught:
+        read_interactions(tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")
+def test_a_file_that_may_not_be_read_is_said(tmp_path):
+    path = write(tmp_path / "a.csv", ROWS)
+    path.chmod(0)
+    with pytest.raises(DataError, match="Permission denied"):
+        read_interactions(path)
+
+
+def test_a_home_folder_is_understood(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "a.csv", ROWS)
+    assert pairs(read_interactions("~/a.csv")) == EXPECTED

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
+
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import DataError
+from tests import reference
+
+
+def column(*values: float) -> csr_array:
+    """One item's counts, one user a row."""
+    return csr_array(np.array(values, dtype=float)[:, None])
+
+
+def test_the_example_of_the_paper():
+    """100 of 1000 watchers watched no more than 10 times: whoever did so 10 times gets 0.1."""
+    counts = column(*([10.0] * 100 + [25.0] * 900))
+    ratings = RelativeRating().fit(counts).transform(counts)
+    assert ratings[0, 0] == 0.1
+    assert ratings[999, 0] == 1.0
+
+
+def test_relative_rating_of_the_heaviest_watcher_is_one(counts):
+    ratings = RelativeRating().fit(counts).transform(counts)
+    heaviest = counts.toarray().argmax(axis=0)
+    assert (ratings.toarray()[heaviest, np.arange(20)] == 1.0).all()
+
+
+def test_those_who_did_not_watch_are_not_counted_and_stay_at_zero():
+    counts = column(0, 1, 0, 2)
+    ratings = RelativeRating().fit(counts).transform(counts)
+    assert ratings.toarray()[:, 0].tolist() == [0.0, 0.5, 0.0, 1.0]
+
+
+def test_vectorised_ratings_equal_the_loops(counts):
+    ratings = RelativeRating().fit(counts).transform(counts).toarray()
+    dense = counts.toarray()
+    for user, item in zip(*dense.nonzero(), strict=True):
+        watchers = [count for count in dense[:, item] if count > 0]
+        assert ratings[user, item] == reference.relative_rating(dense[user, item], watchers)
+
+
+def test_ratings_equal_the_cumulative_distribution_of_sql(counts):
+    import duckdb
+
+    pairs = counts.tocoo()
+    table = {"user": pairs.row, "item": pairs.col, "count": pairs.data}
+    with duckdb.connect() as connection:
+        connection.execute('create table pairs ("user" int, item int, "count" double)')
+        rows = list(zip(*(values.tolist() for values in table.values()), strict=True))
+        connection.executemany("insert into pairs values (?, ?, ?)", rows)
+        query = (
+            'select cume_dist() over (partition by item order by "count") from pairs '
+            'order by "user", item'
+        )
+        expected = [row[0] for row in connection.execute(query).fetchall()]
+    assert RelativeRating().fit(counts).transform(counts).data.tolist() == expected
+
+
+def test_counts_of_new_users_are_placed_in_the_stored_distribution():
+    ratings = RelativeRating().fit(column(2, 4, 4, 8))
+    new = ratings.transform(column(2, 3, 4, 5, 8, 100))
+    assert new.toarray()[:, 0].tolist() == [0.25, 0.25, 0.75, 0.75, 1.0, 1.0]
+
+
+def test_a_count_below_all_seen_ones_is_that_of_a_new_lightest_watcher():
+    ratings = RelativeRating().fit(column(2, 4, 4, 8))
+    assert ratings.transform(column(1)).data.tolist() == [1 / 5]
+
+
+def test_the_first_watcher_of_an_unseen_item_gets_one():
+    ratings = RelativeRating().fit(csr_array(np.array([[3.0, 0.0, 2.0]])))
+    assert ratings.transform(csr_array(np.array([[0.0, 7.0, 0.0]]))).data.tolist() == [1.0]
+
+
+def test_no_counts_at_all_can_be_fitted_and_an_empty_history_transformed():
+    ratings = RelativeRating().fit(csr_array((3, 2)))
+    assert ratings.transform(csr_array((2, 2))).nnz == 0
+    assert ratings.transform(csr_array(np.array([[5.0, 0.0]]))).data.tolist() == [1.0]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_ratings_grow_with_the_count_and_do_not_depend_on_the_order_of_users(rows, random):
+    counts = csr_array(np.array(rows, dtype=float))
+    ratings = RelativeRating().fit(counts)
+    dense = ratings.transform(counts).toarray()
+    for item in range(3):
+        for a in range(len(rows)):
+            for b in range(len(rows)):
+                if 0 < rows[a][item] <= rows[b][item]:
+                    assert 0 < dense[a, item] <= dense[b, item] <= 1
+    order = random.sample(range(len(rows)), len(rows))
+    shuffled = RelativeRating().fit(counts[order]).transform(counts)
+    np.testing.assert_array_equal(shuffled.toarray(), dense)
+
+
+def test_csr_matrix_and_csr_array_give_the_same(counts):
+    ratings = RelativeRating().fit(csr_matrix(counts))
+    np.testing.assert_array_equal(
+        ratings.transform(csr_matrix(counts)).toarray(),
+        RelativeRating().fit(counts).transform(counts).toarray(),
+    )
+
+
+def test_restoring_from_the_arrays_changes_nothing(counts):
+    fitted = RelativeRating().fit(counts)
+    restored = RelativeRating.from_distributions(
+        fitted.item_starts_, fitted.distinct_counts_, fitted.n_watchers_up_to_
+    )
+    np.testing.assert_array_equal(
+        restored.transform(counts).toarray(), fitted.transform(counts).toarray()
+    )
+
+
+def test_wrong_use_is_told():
+    with pytest.raises(DataError, match="not fitted"):
+        RelativeRating().transform(csr_array((1, 2)))
+    with pytest.raises(DataError, match="fitted on 3 items, got 2"):
+        RelativeRating().fit(csr_array((1, 3))).transform(csr_array((1, 2)))

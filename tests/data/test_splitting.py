@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from cfnade.data.splitting import hold_out, overlap, split_counts, without_overlap
+from cfnade.errors import ConfigError, DataError
+
+
+def test_the_three_parts_are_disjoint_and_add_up(counts):
+    split = split_counts(counts)
+    parts = [split.train, split.validation, split.test]
+    total = sum(part.toarray() for part in parts)
+    np.testing.assert_array_equal(total, counts.toarray())
+    assert sum(part.nnz for part in parts) == counts.nnz
+    np.testing.assert_array_equal(
+        split.known.toarray(), split.train.toarray() + split.validation.toarray()
+    )
+
+
+def test_a_tenth_of_each_users_items_is_held_out_and_at_least_one():
+    counts = csr_array(np.tri(41, 40, k=-1))  # user k has k items
+    _, held_out = hold_out(counts, share=0.1, min_items=5)
+    n_held = np.diff(held_out.indptr)
+    assert n_held[:5].tolist() == [0] * 5
+    assert n_held[5:16].tolist() == [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]
+    assert n_held[40] == 4
+
+
+def test_users_with_too_few_items_stay_whole_in_train():
+    counts = csr_array(np.array([[1.0, 2, 3, 4, 0], [1, 2, 3, 4, 5], [0, 0, 0, 0, 0]]))
+    kept, held_out = hold_out(counts, min_items=5)
+    assert np.diff(held_out.indptr).tolist() == [0, 1, 0]
+    assert np.diff(kept.indptr).tolist() == [4, 4, 0]
+
+
+def test_same_seed_same_split_and_another_seed_another(counts):
+    first, again, other = (split_counts(counts, rng=seed).test.toarray() for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_each_item_of_a_user_is_held_out_equally_often():
+    counts = csr_array(np.ones((4000, 5)))
+    _, held_out = hold_out(counts, rng=0)
+    share = np.bincount(held_out.indices, minlength=5) / 4000
+    np.testing.assert_allclose(share, 0.2, atol=0.03)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.99))
+def test_nobody_loses_everything(seed, share):
+    rng = np.random.default_rng(seed)
+    counts = csr_array((rng.random((9, 7)) < 0.6) * 1.0)
+    kept, held_out = hold_out(counts, share=share, min_items=2, rng=seed)
+    np.testing.assert_array_equal((kept + held_out).toarray(), counts.toarray())
+    assert (np.diff(kept.indptr)[np.diff(counts.indptr) > 0] > 0).all()
+
+
+def test_a_share_of_zero_holds_out_nothing(counts):
+    kept, held_out = hold_out(counts, share=0.0)
+    assert held_out.nnz == 0
+    np.testing.assert_array_equal(kept.toarray(), counts.toarray())
+
+
+def test_overlap_of_train_and_test_is_found_and_can_be_dropped():
+    train = csr_array(np.array([[1.0, 0, 2], [0, 0, 0]]))
+    test = csr_array(np.array([[5.0, 3, 0], [0, 1, 0]]))
+    assert overlap(train, test).toarray().tolist() == [[5.0, 0, 0], [0, 0, 0]]
+    assert without_overlap(train, test).toarray().tolist() == [[0, 3.0, 0], [0, 1, 0]]
+
+
+def test_a_split_of_too_little_data_is_refused_in_one_line():
+    with pytest.raises(DataError, match="no user has 5 items or more"):
+        split_counts(csr_array(np.ones((3, 4))))
+
+
+def test_wrong_settings_are_told():
+    with pytest.raises(ConfigError, match="share to hold out must be"):
+        hold_out(csr_array((1, 1)), share=1.0)
+    with pytest.raises(ConfigError, match="min_items must be at least 2"):
+        hold_out(csr_array((1, 1)), min_items=1)

@@ -1,0 +1,35 @@
+"""Small outcomes made by hand, for the tests of figures and reports."""
+
+from __future__ import annotations
+
+from cfnade.evaluation.compare import Comparison, Result
+from cfnade.evaluation.sweep import Sweep, SweepPoint
+
+PROTOCOL = {
+    "seed": 7,
+    "candidates": "unseen",
+    "ratings_from": "train",
+    "n_train_pairs": 8100,
+    "n_validation_pairs": 900,
+    "n_test_pairs": 1000,
+}
+
+
+def result(model: str, mpr: float) -> Result:
+    metrics = {"mpr": mpr, "recall@20": 0.25}
+    intervals = {"mpr": (mpr - 0.2, mpr + 0.3), "recall@20": (0.2, 0.3)}
+    return Result(model, metrics, intervals, 1.25, 33.5, 9, mpr + 1, {"alpha": 30.0})
+
+
+def comparison() -> Comparison:
+    results = [result("cfnade", 12.4), result("imf", 12.73), result("popularity", 15.5)]
+    return Comparison("groceries", 2448, 1865, 10_000, PROTOCOL, results)
+
+
+def sweep() -> Sweep:
+    points = [
+        SweepPoint(model, alpha, mpr, (mpr - 0.2, mpr + 0.2), mpr, 3, {}, 1.0)
+        for alpha, pair in {1.0: (12.9, 13.5), 30.0: (12.4, 12.8)}.items()
+        for model, mpr in zip(("cfnade", "imf"), pair, strict=True)
+    ]
+    return Sweep("groceries", [1.0, 30.0], PROTOCOL, points)

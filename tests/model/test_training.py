@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import hold_out
+from cfnade.errors import ArtifactError, ConfigError, TrainingError
+from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.fitting import NetworkScorer
+from cfnade.model import objective
+from cfnade.model import training as training_module
+from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.training import train
+
+MODEL = ModelConfig(n_items=20, n_hidden=8)
+TRAINING = TrainingConfig(batch_size=16, max_epochs=6, learning_rate=0.02)
+
+
+@pytest.fixture
+def ratings(counts):
+    return RelativeRating().fit(counts).transform(counts)
+
+
+def same_weights(a, b) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def changed(config, **changes):
+    return type(config)(**{**config.__dict__, **changes})
+
+
+def test_the_loss_falls_and_a_toy_is_learnt(counts, ratings):
+    trained = train(MODEL, changed(TRAINING, max_epochs=60, patience=60), ratings)
+    assert trained.epochs[-1].loss < 0.6 * trained.epochs[0].loss
+    # given half a group's items, the other half of the group must come out first
+    history = np.zeros((1, 20))
+    history[0, :10:2] = 1.0
+    scores = NetworkScorer(trained.network, RelativeRating().fit(counts)).scores(
+        csr_array(history)
+    )[0]
+    own, other = scores[10::2], scores[1::2]
+    assert own.min() > other.max()
+
+
+def test_same_seed_same_weights_and_another_seed_others(ratings):
+    first, again = (train(MODEL, TRAINING, ratings).network.weights for _ in range(2))
+    assert same_weights(first, again)
+    assert not same_weights(first, train(MODEL, changed(TRAINING, seed=1), ratings).network.weights)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_resumed_run_ends_in_the_same_weights_bit_for_bit(ratings, tmp_path, optimizer):
+    training = changed(TRAINING, optimizer=optimizer)
+    mprs = iter([9.0, 5.0, 6.0, 4.0, 8.0, 7.0] * 2)
+    whole = train(MODEL, training, ratings, validate=lambda network: next(mprs))
+    mprs = iter([9.0, 5.0, 6.0, 4.0, 8.0, 7.0])
+    half = changed(training, max_epochs=3)
+    train(MODEL, half, ratings, validate=lambda network: next(mprs), checkpoint=tmp_path / "c")
+    resumed = train(
+        MODEL, training, ratings, validate=lambda network: next(mprs),
+        checkpoint=tmp_path / "c", resume=True,
+    )  # fmt: skip
+    assert same_weights(whole.network.weights, resumed.network.weights)
+    assert [e.loss for e in whole.epochs] == [e.loss for e in resumed.epochs]
+    assert whole.best_epoch == resumed.best_epoch == 4
+
+
+def test_training_stops_early_and_keeps_the_weights_of_the_best_epoch(ratings):
+    mprs = iter([9.0, 5.0, 6.0, 6.0, 6.0])
+    seen = []
+
+    def validate(network):
+        seen.append({name: weight.copy() for name, weight in network.weights.items()})
+        return next(mprs)
+
+    training = changed(TRAINING, max_epochs=50, patience=3)
+    trained = train(MODEL, training, ratings, validate=validate)
+    assert (trained.best_epoch, len(trained.epochs)) == (2, 5)
+    assert same_weights(trained.network.weights, seen[1])
+
+
+def test_a_diverging_run_stops_with_the_step_and_keeps_the_last_good_checkpoint(ratings, tmp_path):
+    good = train(MODEL, changed(TRAINING, max_epochs=2), ratings, checkpoint=tmp_path / "c")
+    poisoned = ratings.copy()
+    poisoned.data[:] = np.nan
+    with pytest.raises(TrainingError, match=r"nan in epoch 1, update 1 of 4, at learning rate 0.02"):
+        train(MODEL, TRAINING, poisoned)
+    wild = changed(TRAINING, optimizer="sgd", learning_rate=1e38, max_epochs=9)
+    with pytest.raises(TrainingError, match="try a smaller learning rate"):
+        train(MODEL, wild, ratings)
+    # the checkpoint from before is untouched and can be gone on from
+    resumed = train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c", resume=True)
+    assert [e.loss for e in resumed.epochs[:2]] == [e.loss for e in good.epochs]
+
+
+def test_divergence_in_a_later_epoch_names_the_checkpoint_that_is_kept(
+    ratings, tmp_path, monkeypatch
+):
+    calls = []
+
+    def failing(logits, target_likes, n_items):
+        calls.append(n_items)
+        loss = objective.weighted_nll(logits, target_likes, n_items)
+        return loss * float("nan") if len(calls) == 9 else loss  # epoch 3, update 1
+
+    folder = tmp_path / "keep"
+    with monkeypatch.context() as patch:
+        patch.setattr(training_module, "weighted_nll", failing)
+        with pytest.raises(TrainingError, match=r"epoch 3, update 1 of 4.*of epoch 2, is in .*keep"):
+            train(MODEL, TRAINING, ratings, checkpoint=folder)
+    assert len(train(MODEL, TRAINING, ratings, checkpoint=folder, resume=True).epochs) == 6
+
+
+def test_an_interrupt_leaves_a_usable_checkpoint(ratings, tmp_path):
+    def interrupt(step, n_steps):
+        calls.append(step)
+        if len(calls) == 10:  # in the middle of epoch 3
+            raise KeyboardInterrupt
+
+    calls: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, TRAINING, ratings, on_step=interrupt, checkpoint=tmp_path / "c")
+    resumed = train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c", resume=True)
+    assert same_weights(resumed.network.weights, train(MODEL, TRAINING, ratings).network.weights)
+
+
+def test_a_checkpoint_of_other_settings_or_data_is_refused(ratings, tmp_path):
+    train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c")
+    with pytest.raises(ArtifactError, match="other training"):
+        other = changed(TRAINING, learning_rate=0.5)
+        train(MODEL, other, ratings, checkpoint=tmp_path / "c", resume=True)
+    with pytest.raises(ArtifactError, match="other data"):
+        train(MODEL, TRAINING, ratings[:30], checkpoint=tmp_path / "c", resume=True)
+
+
+def test_a_missing_or_damaged_checkpoint_is_told(ratings, tmp_path):
+    with pytest.raises(ConfigError, match="needs the folder"):
+        train(MODEL, TRAINING, ratings, resume=True)
+    with pytest.raises(ArtifactError, match="no checkpoint in"):
+        train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "none", resume=True)
+    train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c")
+    (tmp_path / "c" / "state.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ArtifactError, match="damaged"):
+        train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c", resume=True)
+
+
+def test_the_bias_starts_at_the_logit_of_the_share_of_watchers(counts, ratings):
+    trained = train(MODEL, changed(TRAINING, max_epochs=0), ratings)
+    share = 1.0 / (1.0 + np.exp(-trained.network.weights["output_bias"]))
+    expected = (np.bincount(counts.indices, minlength=20) + 0.5) / 61
+    np.testing.assert_allclose(share, expected, rtol=1e-5)
+
+
+def test_frequency_scaled_l2_pulls_item_rows_to_zero_by_their_number_of_watchers(ratings):
+    def spread(item_l2):
+        weights = train(MODEL, changed(TRAINING, item_l2=item_l2, max_epochs=30, patience=30), ratings)
+        return np.abs(weights.network.weights["output_weight"]).mean()
+
+    assert spread(1e-2) < 0.5 * spread(0.0)
+
+
+def test_the_average_of_the_weights_is_what_validation_sees(ratings):
+    last = train(MODEL, changed(TRAINING, weight_average=0.0), ratings).network.weights
+    averaged = train(MODEL, changed(TRAINING, weight_average=0.9), ratings).network.weights
+    assert not same_weights(last, averaged)
+
+
+def test_training_beats_popularity_on_taste_groups(counts, ratings):
+    kept, held_out = hold_out(counts, share=0.2, rng=0)
+    fitted = RelativeRating().fit(kept)
+    trained = train(MODEL, changed(TRAINING, max_epochs=40, patience=40), fitted.transform(kept))
+    scorer = NetworkScorer(trained.network, fitted)
+    assert mean_percentage_ranking(scorer, kept, held_out, fitted.transform(held_out)) < 25
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("learning_rate", 0.0), ("batch_size", 0), ("dropout", 1.0), ("context_share", 1.0),
+     ("optimizer", "lbfgs"), ("item_l2", -1.0), ("patience", 0), ("weight_average", -0.1)],
+)  # fmt: skip
+def test_training_settings_without_meaning_are_refused_by_name(field, value):
+    with pytest.raises(ConfigError, match=field):
+        TrainingConfig(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("n_hidden", 0), ("n_layers", 0), ("activation", "sin"), ("alpha", -1), ("input_scale", "x"),
+     ("n_items", 0), ("n_hidden", 2.5)],
+)  # fmt: skip
+def test_model_settings_without_meaning_are_refused_by_name(field, value):
+    with pytest.raises(ConfigError, match=field):
+        ModelConfig(**{"n_items": 3, field: value})
+
+
+def test_deep_and_other_activations_train(ratings):
+    for changes in ({"n_layers": 3}, {"activation": "silu"}, {"input_scale": "none", "alpha": 3.0}):
+        trained = train(changed(MODEL, **changes), TRAINING, ratings)
+        assert np.isfinite(trained.epochs[-1].loss)
+        assert trained.epochs[-1].loss < trained.epochs[0].loss
+
+
+def test_a_single_item_can_be_trained_on():
+    ratings = np.ones((3, 1))
+    trained = train(ModelConfig(n_items=1, n_hidden=2), TRAINING, csr_array(ratings))
+    assert np.isfinite(trained.network.logits(csr_array(ratings))).all()

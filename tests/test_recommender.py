@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import inspect
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
+
+from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions
+from cfnade.fitting import Callbacks, ValidationConfig
+from cfnade.model.config import PRESETS, ModelConfig, TrainingConfig
+
+SMALL = {"n_hidden": 8, "batch_size": 16, "max_epochs": 12, "learning_rate": 0.02}
+
+
+@pytest.fixture(scope="module")
+def model() -> ImplicitCFNADE:
+    """Fitted on two taste groups with ids in words: items of even number belong together."""
+    return ImplicitCFNADE(**SMALL).fit(
+        Interactions(group_counts(), np.arange(60), np.array([f"i{k}" for k in range(20)], dtype=object))
+    )
+
+
+def group_counts() -> csr_array:
+    rng = np.random.default_rng(0)
+    in_group = np.arange(60)[:, None] % 2 == np.arange(20)[None, :] % 2
+    watched = rng.random((60, 20)) < np.where(in_group, 0.7, 0.05)
+    return csr_array(np.where(watched, rng.geometric(0.3, (60, 20)), 0).astype(float))
+
+
+def test_a_made_up_history_gets_its_groups_other_items(model):
+    ids, scores = model.recommend_for({"i0": 5, "i2": 1, "i4": 3}, n=5)
+    assert len(ids) == 5
+    assert all(int(item[1:]) % 2 == 0 for item in ids)
+    assert not {"i0", "i2", "i4"} & set(ids)
+    assert (np.diff(scores) <= 0).all()
+    assert ((scores > 0) & (scores < 1)).all()
+
+
+def test_a_list_is_a_history_of_single_counts_and_repeats_add_up(model):
+    by_list = model.recommend_for(["i0", "i2", "i0"])
+    by_counts = model.recommend_for({"i0": 2, "i2": 1})
+    assert by_list[0].tolist() == by_counts[0].tolist()
+    np.testing.assert_array_equal(by_list[1], by_counts[1])
+
+
+def test_a_count_of_zero_is_no_interaction(model):
+    with_zero = model.recommend_for({"i0": 2, "i2": 0}, n=20)
+    without = model.recommend_for({"i0": 2}, n=20)
+    assert with_zero[0].tolist() == without[0].tolist()
+    assert "i2" in with_zero[0]
+
+
+def test_someone_of_whom_nothing_is_known_gets_an_answer(model):
+    ids, scores = model.recommend_for({}, n=3)
+    assert len(ids) == 3 and np.isfinite(scores).all()
+
+
+def test_unknown_items_raise_warn_or_are_ignored_as_asked(model, caplog):
+    with pytest.raises(DataError, match=r"item 'x' is not in this model \(20 items\)"):
+        model.recommend_for({"x": 1})
+    known = model.recommend_for({"i0": 1})
+    with caplog.at_level(logging.WARNING):
+        warned = model.recommend_for({"i0": 1, "x": 1, "y": 2}, unknown="warn")
+    assert "'x' and 1 more are not in this model" in caplog.text
+    caplog.clear()
+    ignored = model.recommend_for({"i0": 1, "x": 1}, unknown="ignore")
+    assert not caplog.records
+    assert known[0].tolist() == warned[0].tolist() == ignored[0].tolist()
+
+
+@pytest.mark.parametrize("count", [-1, float("nan"), float("inf"), "many"])
+def test_a_count_that_is_none_is_refused(model, count):
+    with pytest.raises(DataError, match="counts"):
+        model.recommend_for({"i0": count})
+
+
+@pytest.mark.parametrize("matrix", [csr_matrix, csr_array])
+def test_batch_equals_single_as_in_implicit(model, matrix):
+    histories = matrix(group_counts())
+    ids, scores = model.recommend(np.arange(60), histories, N=4)
+    assert ids.shape == scores.shape == (60, 4)
+    for user in (0, 7, 59):
+        one_ids, one_scores = model.recommend(user, histories[[user]], N=4)
+        assert one_ids.tolist() == ids[user].tolist()
+        np.testing.assert_allclose(one_scores, scores[user], rtol=1e-5)
+
+
+def test_filters_work_together(model):
+    history = csr_array(np.eye(1, 20))
+    allowed = ["i2", "i4", "i6", "i0"]
+    ids, _ = model.recommend(0, history, N=10, items=allowed, filter_items=["i4"])
+    assert sorted(ids) == ["i2", "i6"]  # i0 is in the history; fewer than N, never padded
+    ids, _ = model.recommend(
+        0, history, N=10, items=allowed, filter_items=["i4"], filter_already_liked_items=False
+    )
+    assert sorted(ids) == ["i0", "i2", "i6"]
+    with pytest.raises(DataError, match="item 'x' is not in this model"):
+        model.recommend(0, history, items=["x"])
+
+
+def test_rows_of_a_batch_with_fewer_candidates_are_marked_not_made_up(model):
+    histories = csr_array(np.array([[1.0] * 19 + [0], [1.0] + [0.0] * 19]))
+    ids, scores = model.recommend([0, 1], histories, N=3)
+    assert ids[0].tolist() == ["i19", None, None]
+    assert scores[0, 1:].tolist() == [-np.inf, -np.inf]
+    assert None not in ids[1]
+    by_number = ImplicitCFNADE(**SMALL).fit(group_counts())
+    ids, _ = by_number.recommend([0, 1], histories, N=3)
+    assert ids[0].tolist() == [19, -1, -1]
+
+
+def test_a_wrong_shape_is_told_with_what_to_pass(model):
+    with pytest.raises(DataError, match=r"\(1, 20\); got \(60, 20\); pass user_items\[userid\]"):
+        model.recommend(3, group_counts())
+
+
+def test_save_and_load_change_nothing(model, tmp_path):
+    model.save(tmp_path / "model", data={"name": "groups"})
+    loaded = ImplicitCFNADE.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.scores(group_counts()), model.scores(group_counts()))
+    before, after = model.get_params(), loaded.get_params()
+    assert before == after
+    assert loaded.recommend_for({"i0": 3})[0].tolist() == model.recommend_for({"i0": 3})[0].tolist()
+    assert (loaded.best_epoch_, loaded.validation_mpr_) == (model.best_epoch_, model.validation_mpr_)
+
+
+def test_fit_takes_a_frame_with_any_ids():
+    pairs = group_counts().tocoo()
+    frame = pd.DataFrame(
+        {"user": [f"u{u}" for u in pairs.row], "item": [f"i{i}" for i in pairs.col], "count": pairs.data}
+    )
+    fitted = ImplicitCFNADE(**SMALL).fit(frame)
+    assert set(fitted.catalogue_.ids) == {f"i{k}" for k in range(20)}
+    assert len(fitted.recommend_for({"i3": 2}, n=4)[0]) == 4
+
+
+def test_same_seed_same_model_whatever_the_order_of_rows_in_a_table():
+    pairs = group_counts().tocoo()
+    frame = pd.DataFrame({"user": pairs.row, "item": pairs.col, "count": pairs.data})
+    first = ImplicitCFNADE(**SMALL).fit(frame)
+    again = ImplicitCFNADE(**SMALL).fit(frame.sample(frac=1.0, random_state=3))
+    np.testing.assert_array_equal(first.scores(group_counts()), again.scores(group_counts()))
+
+
+def test_the_constructor_stores_its_keywords_and_clone_copies_them():
+    model = ImplicitCFNADE(alpha=7.0, n_hidden=-3)  # checked in fit, not here
+    assert clone(model).get_params() == model.get_params()
+    assert repr(model) == "ImplicitCFNADE(n_hidden=-3, alpha=7.0)"
+    with pytest.raises(ConfigError, match="n_hidden"):
+        model.fit(group_counts())
+    with pytest.raises(ConfigError, match="no setting 'depth'"):
+        model.set_params(depth=3)
+
+
+def test_defaults_are_those_of_the_configurations():
+    parameters = inspect.signature(ImplicitCFNADE).parameters
+    for config in (ModelConfig, TrainingConfig, ValidationConfig):
+        for name, field in config.__dataclass_fields__.items():
+            if name not in ("n_items", "seed"):
+                assert parameters[name].default == field.default, name
+
+
+def test_the_paper_preset_is_one_word_away():
+    paper = ImplicitCFNADE.from_preset("paper", random_state=3)
+    assert (paper.n_hidden, paper.optimizer, paper.learning_rate) == (256, "sgd", 0.01)
+    assert (paper.batch_size, paper.weight_decay, paper.alpha) == (200, 0.01, 300.0)
+    assert paper.random_state == 3
+    assert set(PRESETS) == {"default", "paper"}
+    with pytest.raises(ConfigError, match="no preset 'best'"):
+        ImplicitCFNADE.from_preset("best")
+
+
+def test_what_is_not_fitted_says_so():
+    with pytest.raises(ConfigError, match="not fitted yet"):
+        ImplicitCFNADE().recommend_for({"i0": 1})
+
+
+def test_nothing_to_learn_from_is_told():
+    with pytest.raises(DataError, match="nothing to learn from"):
+        ImplicitCFNADE().fit(csr_array((3, 4)))
+
+
+def test_too_little_for_a_validation_part_trains_all_epochs(caplog):
+    model = ImplicitCFNADE(**{**SMALL, "max_epochs": 3}).fit(csr_array(np.eye(4)))
+    assert "nobody has enough items" in caplog.text
+    assert (model.best_epoch_, model.validation_mpr_) == (3, None)
+
+
+def test_a_single_item_and_a_user_without_items_are_fine():
+    counts = csr_array(np.array([[2.0], [0.0], [1.0]]))
+    model = ImplicitCFNADE(**{**SMALL, "max_epochs": 2}).fit(counts)
+    ids, _ = model.recommend(0, csr_array((1, 1)))
+    assert ids.tolist() == [0]
+    ids, scores = model.recommend(0, counts[[0]])
+    assert ids.size == scores.size == 0
+
+
+def test_validation_pairs_are_trained_on_again_in_the_end():
+    epochs: list[int] = []
+    callbacks = Callbacks(on_epoch=lambda epoch: epochs.append(epoch.number))
+    model = ImplicitCFNADE(**SMALL).fit(group_counts(), callbacks=callbacks)
+    n_search = len(model.epochs_)
+    assert epochs[n_search:] == list(range(1, model.best_epoch_ + 1))
+    kept = ImplicitCFNADE(**SMALL, refit=False).fit(group_counts())
+    assert (kept.scores(group_counts()) != model.scores(group_counts())).any()
+
+
+def test_an_interrupted_fit_can_be_resumed_in_either_phase(tmp_path):
+    whole = ImplicitCFNADE(**SMALL).fit(group_counts())
+    n_search = len(whole.epochs_)
+    for stop_at in (2, n_search + 2):
+        seen: list[int] = []
+
+        def interrupt(epoch, seen=seen, stop_at=stop_at):
+            seen.append(epoch.number)
+            if len(seen) == stop_at:
+                raise KeyboardInterrupt
+
+        folder = tmp_path / str(stop_at)
+        with pytest.raises(KeyboardInterrupt):
+            ImplicitCFNADE(**SMALL).fit(
+                group_counts(), callbacks=Callbacks(interrupt), checkpoint=folder
+            )
+        resumed = ImplicitCFNADE(**SMALL).fit(group_counts(), checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(
+            resumed.scores(group_counts()), whole.scores(group_counts())
+        )
