@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
+from cfnade import ImplicitCFNADE
 from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.errors import DataError
 from cfnade.evaluation.evaluate import evaluate
@@ -31,6 +32,11 @@ ENTRANTS = {
     "popularity": Entrant(Popularity, learns_taste=False),
     "imf": Entrant(lambda: IMF(factors=2, alpha=10.0, regularization=1.0, n_threads=1)),
     "ease": Entrant(lambda: EASE(regularization=1.0)),
+    "cfnade": Entrant(
+        lambda: ImplicitCFNADE(
+            n_hidden=8, learning_rate=0.05, max_epochs=60, validation_share=0.0, batch_size=10
+        )
+    ),
 }
 with_taste = [name for name, entrant in ENTRANTS.items() if entrant.learns_taste]
 

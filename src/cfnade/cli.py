@@ -18,6 +18,7 @@ from cfnade import console
 from cfnade.cli_options import Reading
 from cfnade.data.describe import describe
 from cfnade.data.service_config import SIZES, ServiceConfig
+from cfnade.data.service_files import write_service
 from cfnade.data.simulate import SimulatedService
 from cfnade.errors import ArtifactError, CfnadeError, ConfigError, DataError
 from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
@@ -42,9 +43,7 @@ app.add_typer(data_app, name="data")
 @app.callback(invoke_without_command=True)
 def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Tell more on standard error.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more on the way.")] = False,
 ) -> None:
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(message)s", force=True
@@ -64,7 +63,16 @@ def demo_command(
     """Run the whole job on the embedded purchase log and write a report."""
     from cfnade.demo import run_demo
 
-    run_demo(out, seed=seed)
+    with console.job_progress() as on_progress:
+        demo = run_demo(out, seed=seed, on_stage=console.say, on_progress=on_progress)
+    console.show(console.comparison_table(demo.comparison))
+    console.show(console.sweep_table(demo.sweep))
+    for suggestions in demo.suggestions:
+        console.show(console.suggestions_table(suggestions))
+    console.say(
+        f"done in {demo.seconds:.0f} s: open {demo.report}; figures in {demo.results}; "
+        f"try: cfnade recommend {demo.model} --history 'Ground coffee=10'"
+    )
 
 
 @app.command("fit", epilog="Example: cfnade fit plays.parquet --out model --min-item-users 5")
@@ -81,9 +89,7 @@ def fit_command(
     preset: options.Preset = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted training.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
 ) -> None:
     """Train a model on all of DATA and save it.
 
@@ -107,9 +113,11 @@ def fit_command(
     mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
     console.out.print(
         f"{interactions.n_users:,} users, {interactions.n_items:,} items, "
-        f"{interactions.n_pairs:,} pairs: trained for {model.best_epoch_} epochs{mpr}; saved to {out}",
-        markup=False, highlight=False,
-    )  # fmt: skip
+        f"{interactions.n_pairs:,} pairs: "
+        f"trained for {model.best_epoch_} epochs{mpr}; saved to {out}",
+        markup=False,
+        highlight=False,
+    )
 
 
 @app.command("evaluate", epilog="Example: cfnade evaluate plays.csv --set alpha=100")
@@ -225,9 +233,10 @@ def sweep_command(
         )
     _show(console.sweep_table(swept), swept.to_json(), json_file)
     if figure is not None:
-        from cfnade.evaluation.plots import sweep_figure, write_figure
+        from cfnade.evaluation.plot_style import save_figure
+        from cfnade.evaluation.plots import sweep_plot
 
-        write_figure(sweep_figure(swept), figure)
+        save_figure(sweep_plot(swept), figure)
         console.say(f"drew {figure}")
 
 
@@ -308,12 +317,8 @@ def simulate_command(
     size: Annotated[
         str, typer.Option(help=f"One of {', '.join(SIZES)}.", metavar="SIZE")
     ] = "paper",
-    users: Annotated[
-        int | None, typer.Option(help="Number of users, instead of the size's.")
-    ] = None,
-    items: Annotated[
-        int | None, typer.Option(help="Number of items, instead of the size's.")
-    ] = None,
+    users: Annotated[int | None, typer.Option(help="Instead of the size's.")] = None,
+    items: Annotated[int | None, typer.Option(help="Instead of the size's.")] = None,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:

@@ -59,9 +59,7 @@ Trials = Annotated[int, typer.Option(help="Settings that each model may try on v
 Preset = Annotated[str, typer.Option(help="Settings to start from.", metavar="default|paper")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Change any setting of the model; repeatable."
-    ),
+    typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the model; repeatable."),
 ]
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,17 @@ from rich.table import Table
 from cfnade.errors import DataError
 from cfnade.evaluation.compare import Comparison, OnProgress
 from cfnade.evaluation.compare import Progress as JobProgress
+from cfnade.evaluation.report_sections import Suggestions
 from cfnade.evaluation.sweep import Sweep
 from cfnade.fitting import Callbacks
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
 
-out = Console(soft_wrap=True)
+WIDE = 160
+"""Columns where standard output is no terminal, so that tables are not cut."""
+
+out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
 
 
@@ -107,21 +112,18 @@ def comparison_table(comparison: Comparison) -> Table:
         caption_justify="left",
     )
     table.add_column("model")
-    columns = {"mpr": "MPR %", "mpr_unweighted": "unweighted", "recall@20": "recall@20",
-               "recall@50": "recall@50", "ndcg@20": "nDCG@20", "ndcg@100": "nDCG@100"}  # fmt: skip
-    for label in columns.values():
-        table.add_column(label, justify="right")
-    table.add_column("settings tried", justify="right")
-    table.add_column("search s", justify="right")
-    table.add_column("fit s", justify="right")
+    table.add_column("MPR % (95 %)", justify="right", overflow="fold")
+    table.add_column("unweighted", justify="right", overflow="fold")
+    shown = ("recall@20", "recall@50", "ndcg@20", "ndcg@100")
+    for name in (*shown, "settings tried", "search s", "fit s"):
+        table.add_column(name, justify="right", overflow="fold")
     for result in comparison.results:
         low, high = result.intervals["mpr"]
-        figures = [f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"]
-        figures += [f"{result.metrics['mpr_unweighted']:.2f}"]
-        figures += [f"{result.metrics[name]:.4f}" for name in list(columns)[2:]]
         table.add_row(
             result.model,
-            *figures,
+            f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})",
+            f"{result.metrics['mpr_unweighted']:.2f}",
+            *(f"{result.metrics[name]:.4f}" for name in shown),
             str(result.n_settings),
             f"{result.search_seconds:.1f}",
             f"{result.fit_seconds:.1f}",
@@ -161,6 +163,19 @@ def recommendation_table(found: list[dict[str, Any]]) -> Table:
     return table
 
 
+def suggestions_table(suggestions: Suggestions) -> Table:
+    """A history beside what is recommended for it."""
+    table = Table(title=escape(suggestions.title))
+    table.add_column("history")
+    table.add_column("recommended")
+    for known, recommended in zip_longest(suggestions.history, suggestions.recommended):
+        table.add_row(
+            "" if known is None else escape(f"{known.name} ({known.count:g})"),
+            "" if recommended is None else escape(f"{recommended.name}  {recommended.score:.3f}"),
+        )
+    return table
+
+
 def facts_table(title: str, facts: dict[str, Any]) -> Table:
     """Named figures, one a row."""
     table = Table(title=escape(title), show_header=False)
@@ -177,9 +192,8 @@ def facts_table(title: str, facts: dict[str, Any]) -> Table:
 
 
 def show(table: Table) -> None:
-    """A table on standard output, as wide as it needs to be where that is no terminal."""
-    width = None if out.is_terminal else 200
-    out.print(table, width=width)
+    """A table on standard output."""
+    out.print(table)
 
 
 def write_json(target: str, value: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ def top_items(
         Item columns, (at most n,).
     """
     columns = np.arange(scores.size) if allowed is None else np.flatnonzero(allowed)
-    if n < columns.size:
+    if 0 < n < columns.size:
         values = scores[columns]
         threshold = np.partition(values, columns.size - n)[columns.size - n]  # the n-th best
         columns = columns[values >= threshold]

@@ -152,7 +152,8 @@ class CFNADEContender:
             model = self._model(settings, validation.relative_rating)
             model.fit(validation.train, validation=validation.held_out)
             assert model.validation_mpr_ is not None
-            return Trial({**settings, "max_epochs": model.best_epoch_}, model.validation_mpr_)
+            chosen = {**self.changes, **settings, "max_epochs": model.best_epoch_}
+            return Trial(chosen, model.validation_mpr_)
 
         return coordinate_search(
             attempt, start, self.grid, max_trials=max_trials, on_trial=on_trial

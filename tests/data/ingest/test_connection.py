@@ -75,8 +75,9 @@ def test_a_temporary_place_that_is_missing_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
-def test_ctrl_c_in_a_query_is_a_keyboard_interrupt_and_leaves_nothing(tmp_path):
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.2])
+def test_ctrl_c_stops_a_query_at_once_and_leaves_nothing(tmp_path, delay):
+    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt), connect(temp_directory=tmp_path) as connection:
         timer.start()

@@ -67,7 +67,7 @@ def test_ids_come_in_sorted_order_whatever_the_order_of_rows(tmp_path):
         ["1e5", "100000"],
         ["NULL", "NA", "nan", "None", "true"],
         ["2024-05-01", "2024-5-1"],
-        ["１", "1"],
+        ["\uff11", "1"],
     ],
 )
 def test_ids_of_a_csv_stay_text_where_numbers_would_lose_something(tmp_path, ids):
@@ -175,19 +175,19 @@ def test_a_matrix_has_no_columns_to_choose(option):
 
 
 def test_what_is_larger_than_memory_is_read_all_the_same(tmp_path):
-    """A million pairs as text ids; grouping them in 80 MB has to go through the disk."""
+    """The grouping of a million and a half pairs has to go through the disk."""
     path = write_query(
         tmp_path / "a.parquet",
         "SELECT 'user-' || (range % 10007) AS user, 'item-' || (range % 997) AS item, "
-        "range % 3 AS count FROM range(3000000)",
+        "range % 3 AS count FROM range(1500000)",
     )
     spill = tmp_path / "spill"
     spill.mkdir()
-    small = read_interactions(path, memory_limit="80MB", temp_directory=spill)
+    small = read_interactions(path, memory_limit="60MB", temp_directory=spill)
     large = read_interactions(path)
     assert list(spill.iterdir()) == []
     assert small.n_users == 10_007
-    assert small.counts.sum() == sum(value % 3 for value in range(3_000_000))
+    assert small.counts.sum() == sum(value % 3 for value in range(1_500_000))
     assert (small.counts != large.counts).nnz == 0
 
 
@@ -216,7 +216,7 @@ def totals(events, weight) -> dict:
     return {pair: count for pair, count in counter.items() if count}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(events=EVENTS.filter(lambda events: any(count for *_, count in events)), seed=st.integers())
 def test_any_counts_from_any_ids_agree_with_a_plain_counter(events, seed):
     expected = totals(events, lambda count: count)
@@ -229,7 +229,7 @@ def test_any_counts_from_any_ids_agree_with_a_plain_counter(events, seed):
     assert found.item_ids.tolist() == sorted(set(items))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(events=EVENTS)
 def test_any_events_written_as_csv_agree_with_a_plain_counter(tmp_path_factory, events):
     path = tmp_path_factory.mktemp("csv") / "a.csv"

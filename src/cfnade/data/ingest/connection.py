@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,7 +62,10 @@ class Connection:
         try:
             return future.result()
         except BaseException:
-            self._connection.interrupt()  # nothing runs any more unless this was Ctrl-C
+            # Only Ctrl-C comes while it runs. An interrupt before a query has begun is forgotten.
+            while not future.done():
+                self._connection.interrupt()
+                wait([future], timeout=0.05)
             raise
 
 

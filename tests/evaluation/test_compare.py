@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError
+from cfnade.evaluation.compare import compare
+from cfnade.evaluation.contenders import (
+    CONTENDERS,
+    CFNADEContender,
+    EASEContender,
+    IMFContender,
+    contender,
+)
+from cfnade.evaluation.metrics import DEFAULT_METRICS
+from cfnade.evaluation.protocol import Protocol
+from cfnade.evaluation.sweep import sweep
+
+SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
+
+
+def small_contenders() -> dict:
+    return {
+        "random": contender("random"),
+        "popularity": contender("popularity"),
+        "ease": EASEContender({"regularization": (1.0, 10.0)}, {"regularization": 10.0}),
+        "imf": IMFContender(
+            grid={"regularization": (1.0, 3.0)},
+            start={"factors": 2, "alpha": 10.0, "regularization": 1.0},
+            iterations=(1, 3),
+        ),
+        "cfnade": CFNADEContender(grid={"alpha": (3.0, 30.0)}, changes=SMALL),
+    }
+
+
+@pytest.fixture(scope="module")
+def data(request) -> Interactions:
+    from tests.test_recommender import group_counts
+
+    return Interactions.from_matrix(group_counts())
+
+
+@pytest.fixture(scope="module")
+def comparison(data):
+    return compare(data, small_contenders(), dataset="groups")
+
+
+def test_all_models_are_in_the_table_best_mpr_first(comparison):
+    mprs = [result.metrics["mpr"] for result in comparison.results]
+    assert mprs == sorted(mprs)
+    assert {result.model for result in comparison.results} == set(small_contenders())
+    by_name = {result.model: result.metrics["mpr"] for result in comparison.results}
+    assert by_name["ease"] < by_name["popularity"]  # tastes are there to be found
+
+
+def test_the_json_has_the_promised_fields(comparison):
+    written = json.loads(json.dumps(comparison.to_json()))
+    assert written["dataset"] == "groups"
+    assert (written["n_users"], written["n_items"]) == (60, 20)
+    assert {"seed", "candidates", "ratings_from", "n_test_pairs"} <= written["protocol"].keys()
+    for result in written["results"]:
+        assert list(result["metrics"]) == list(DEFAULT_METRICS)
+        assert result["intervals"].keys() == result["metrics"].keys()
+        assert {"model", "fit_seconds", "settings", "n_settings"} <= result.keys()
+
+
+def test_each_says_how_many_settings_it_tried_and_which_it_chose(comparison):
+    by_name = {result.model: result for result in comparison.results}
+    assert by_name["popularity"].n_settings == 1
+    assert by_name["imf"].n_settings == by_name["cfnade"].n_settings == 2
+    assert by_name["imf"].settings["iterations"] in (1, 3)
+    assert 1 <= by_name["cfnade"].settings["max_epochs"] <= 8
+
+
+def test_same_seed_same_figures(data, comparison):
+    again = compare(data, small_contenders(), dataset="groups")
+    assert [r.metrics for r in again.results] == [r.metrics for r in comparison.results]
+
+
+def test_the_number_of_trials_is_bounded_and_progress_told(data):
+    told = []
+    models = {"ease": small_contenders()["ease"]}
+    outcome = compare(data, models, max_trials=1, on_progress=told.append)
+    assert outcome.results[0].n_settings == 1
+    assert [event.doing for event in told] == ["search", "search", "fit", "test"]
+
+
+def test_models_are_found_by_name_and_an_unknown_one_is_told(data):
+    outcome = compare(data, ["popularity"])
+    assert outcome.results[0].model == "popularity"
+    with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):
+        compare(data, ["svd"])
+    assert {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"} == set(CONTENDERS)
+
+
+def test_the_final_model_is_fitted_on_train_and_validation(data):
+    fitted = {}
+    compare(data, {"popularity": contender("popularity")}, on_fitted=fitted.__setitem__)
+    known = Protocol(data).known
+    scores = fitted["popularity"].scores(known[[0]])[0]
+    watchers = known.astype(bool).sum(axis=0)
+    assert (scores.argsort(kind="stable") == watchers.argsort(kind="stable")).all()
+
+
+def test_a_sweep_has_a_point_for_each_model_and_alpha(data):
+    swept = sweep(
+        data, [3.0, 30.0], dataset="groups", settings={"imf": {"factors": 2}, "cfnade": SMALL},
+        max_trials=2,
+    )  # fmt: skip
+    assert [(p.model, p.alpha) for p in swept.points] == [
+        ("cfnade", 3.0), ("imf", 3.0), ("cfnade", 30.0), ("imf", 30.0),
+    ]  # fmt: skip
+    for point in swept.points:
+        assert point.settings["alpha"] == point.alpha
+        assert point.interval[0] <= point.mpr <= point.interval[1]
+    json.dumps(swept.to_json())
+
+
+def test_a_sweep_refuses_no_alpha_and_one_without_meaning(data):
+    with pytest.raises(ConfigError, match="at least one alpha"):
+        sweep(data, [])
+    with pytest.raises(ConfigError, match="alpha must be finite"):
+        sweep(data, [-1.0])

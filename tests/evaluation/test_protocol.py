@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from cfnade.baselines import Popularity
+from cfnade.data.interactions import Interactions
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ConfigError, DataError
+from cfnade.evaluation.evaluate import evaluate
+from cfnade.evaluation.protocol import Protocol, ProtocolConfig
+
+
+def parts(data: Interactions, split_at: int) -> tuple[Interactions, Interactions]:
+    """A fixed split: the first items of each user for training, the others for the test."""
+    dense = data.counts.toarray()
+    early = np.arange(data.n_items) < split_at
+    return (
+        Interactions(csr_array(dense * early), data.user_ids, data.item_ids),
+        Interactions(csr_array(dense * ~early), data.user_ids, data.item_ids),
+    )
+
+
+def test_what_is_known_and_what_is_tested_on_add_up(counts):
+    protocol = Protocol(Interactions.from_matrix(counts))
+    facts = protocol.facts
+    n_parts = [facts[f"n_{part}_pairs"] for part in ("train", "validation", "test")]
+    assert sum(n_parts) == counts.nnz
+    assert protocol.known.nnz == n_parts[0] + n_parts[1]
+    evaluation = protocol.test(Popularity().fit(protocol.known))
+    assert evaluation.n_pairs == n_parts[2]
+
+
+def test_ratings_are_fitted_on_what_is_known_unless_the_papers_order_is_asked_for(counts):
+    data = Interactions.from_matrix(counts)
+    assert Protocol(data).relative_rating is None
+    everything = Protocol(data, config=ProtocolConfig(ratings_from="all")).relative_rating
+    np.testing.assert_array_equal(
+        everything.transform(counts).toarray(),
+        RelativeRating().fit(counts).transform(counts).toarray(),
+    )
+
+
+def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out(counts):
+    # Users and items of the test come in another order, with strangers among them.
+    dense = counts.toarray()
+    data = Interactions(counts, np.arange(60), np.arange(20))
+    test = Interactions(
+        csr_array(np.array([[3.0, 1.0, 2.0], [1.0, 0.0, 0.0]])),
+        np.array([5, 999]),
+        np.array([int(np.flatnonzero(dense[5])[0]), int(np.flatnonzero(dense[5] == 0)[0]), 777]),
+    )
+    protocol = Protocol(data, test)
+    assert protocol.facts["n_unknown_user_pairs"] == 1
+    assert protocol.facts["n_unknown_item_pairs"] == 1
+    assert protocol.facts["n_overlap_pairs"] == 1
+    assert protocol.facts["n_test_pairs"] == 1
+    assert protocol.known.nnz == counts.nnz  # all of DATA is for training
+    kept = Protocol(data, test, ProtocolConfig(candidates="all"))
+    assert kept.facts["n_test_pairs"] == 2
+
+
+def test_nothing_left_to_test_on_is_told_with_the_reasons(counts):
+    data = Interactions.from_matrix(counts)
+    with pytest.raises(DataError, match=f"nothing is left to test on.*{counts.nnz} are in train"):
+        Protocol(data, data)
+
+
+def test_test_figures_are_those_of_evaluate(counts):
+    train, test = parts(Interactions.from_matrix(counts), 15)
+    protocol = Protocol(train, test)
+    scorer = Popularity().fit(train.counts)
+    relevance = RelativeRating().fit(train.counts).transform(test.counts)
+    expected = evaluate(scorer, train.counts, test.counts, relevance)
+    assert protocol.test(scorer).metrics == expected.metrics
+
+
+def test_too_little_data_and_wrong_settings_are_told():
+    with pytest.raises(DataError, match="no user has 5 items"):
+        Protocol(Interactions.from_matrix(csr_array(np.ones((3, 2)))))
+    with pytest.raises(DataError, match="validation"):
+        Protocol(Interactions.from_matrix(csr_array(np.ones((3, 5)))))
+    with pytest.raises(ConfigError, match="ratings_from"):
+        ProtocolConfig(ratings_from="test")

@@ -1,0 +1,193 @@
+"""The command line as a user meets it: exit codes, one-line errors, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from cfnade.cli import run
+from tests.test_recommender import group_counts
+
+QUICK = ["--set", "n_hidden=8", "--set", "max_epochs=6", "--set", "learning_rate=0.02"]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    """An event log: one row for each count."""
+    pairs = group_counts().tocoo()
+    rows = pairs.data.astype(int)
+    frame = pd.DataFrame(
+        {"user_id": pairs.row.repeat(rows), "item_id": [f"i{k}" for k in pairs.col.repeat(rows)]}
+    )
+    path = tmp_path_factory.mktemp("data") / "events.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(events, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "model"
+    assert run(["fit", str(events), "--out", str(folder), *QUICK]) == 0
+    return folder
+
+
+def last_error(capsys) -> str:
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_fit_saves_a_model_and_leaves_no_checkpoint(model):
+    assert sorted(path.name for path in model.parent.iterdir()) == ["model"]
+    described = json.loads((model / "model.json").read_text())
+    assert described["settings"]["n_hidden"] == 8
+    assert described["data"]["n_users"] == 60
+
+
+def test_recommend_takes_a_history_by_id(model, capsys):
+    arguments = ["recommend", str(model), "--history", "i0=5", "--history", "i2", "-n", "3"]
+    assert run([*arguments, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["recommendations"]
+    assert len(found) == 3
+    assert not {"i0", "i2"} & {entry["item"] for entry in found}
+    assert run(arguments) == 0
+    assert found[0]["item"] in capsys.readouterr().out
+
+
+def test_recommend_takes_the_history_of_a_user_of_a_table(model, events, capsys):
+    arguments = ["recommend", str(model), "--data", str(events), "--user", "3", "--json", "-"]
+    assert run(arguments) == 0
+    found = json.loads(capsys.readouterr().out)["recommendations"]
+    seen = {f"i{item}" for item in group_counts()[[3]].indices}
+    assert found and not seen & {entry["item"] for entry in found}
+
+
+def test_recommend_leaves_out_what_it_is_told_to(model, capsys):
+    base = ["recommend", str(model), "--history", "i0", "-n", "30", "--json", "-"]
+    assert run([*base, "--exclude", "i3", "--include-seen"]) == 0
+    items = {e["item"] for e in json.loads(capsys.readouterr().out)["recommendations"]}
+    assert items == {f"i{k}" for k in range(20)} - {"i3"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["recommend", "MODEL", "--history", "x"], "item 'x' is not in this model (20 items)"),
+        (["recommend", "MODEL"], "give a history by --history ITEM=COUNT"),
+        (["recommend", "MODEL", "--user", "3"], "--user and --data go together"),
+        (["recommend", "MODEL", "--history", "i0=many"], "ITEM or ITEM=COUNT, got 'i0=many'"),
+        (["recommend", "MODEL", "--data", "DATA", "--user", "77"], "user '77' is not in the table"),
+        (["recommend", "nowhere", "--history", "i0"], "there is no model in nowhere"),
+        (["compare", "nowhere.csv"], "nowhere.csv"),
+        (["compare", "DATA", "--item-col", "film"], "'user_id', 'item_id'"),
+        (["compare", "DATA", "--models", "svd"], "there is no model 'svd'"),
+        (["compare", "DATA", "--candidates", "some"], "some"),
+        (["sweep", "DATA", "--alphas", "1,x"], "--alphas takes numbers"),
+        (["fit", "DATA", "--out", "OUT", "--set", "depth=3"], "there is no setting 'depth'"),
+        (["fit", "DATA", "--out", "OUT", "--set", "alpha"], "--set takes NAME=VALUE"),
+        (["fit", "DATA", "--out", "OUT", "--set", "n_hidden=0"], "n_hidden must be"),
+        (["fit", "DATA", "--out", "OUT", "--preset", "best"], "there is no preset 'best'"),
+        (["fit", "DATA"], "--out"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_wrong_use_ends_in_one_line_and_exit_code_2(
+    arguments, message, model, events, tmp_path, capsys
+):
+    known = {"MODEL": str(model), "DATA": str(events), "OUT": str(tmp_path / "out")}
+    assert run([known.get(argument, argument) for argument in arguments]) == 2
+    assert message in last_error(capsys)
+
+
+def test_a_missing_column_names_those_there_are(events, capsys):
+    assert run(["data", "describe", str(events), "--user-col", "viewer"]) == 2
+    line = last_error(capsys)
+    assert "viewer" in line and "user_id" in line and "item_id" in line
+
+
+def test_describe_tells_how_a_table_is_read(events, capsys):
+    assert run(["data", "describe", str(events), "--json", "-"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["n_users"], facts["n_items"]) == (60, 20)
+    assert facts["count_max"] == group_counts().data.max()
+
+
+def test_evaluate_shows_chance_and_popularity_beside_the_model(events, capsys):
+    assert run(["evaluate", str(events), *QUICK, "--json", "-"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert {result["model"] for result in results} == {"random", "popularity", "cfnade"}
+
+
+def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
+    out = tmp_path / "deep" / "table.json"
+    assert run(["compare", str(events), "--models", "popularity,ease", "--json", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "popularity" in printed and "MPR" in printed
+    written = json.loads(out.read_text())
+    assert [r["model"] for r in written["results"]] == ["ease", "popularity"]
+    mpr = written["results"][0]["metrics"]["mpr"]
+    assert f"{mpr:.2f}" in printed
+
+
+def test_json_to_standard_output_has_nothing_else_on_it(events, capsys):
+    assert run(["compare", str(events), "--models", "popularity", "--json", "-"]) == 0
+    json.loads(capsys.readouterr().out)
+
+
+def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys):
+    out = tmp_path / "service"
+    assert run(["data", "simulate", "--size", "tiny", "--out", str(out), "--json", "-"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["oracle_mpr"] < summary["popularity_mpr"]
+    assert run(["data", "describe", str(out / "interactions"), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_users"] == summary["n_users"]
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    for command in (["demo"], ["fit"], ["evaluate"], ["compare"], ["sweep"], ["recommend"],
+                    ["data", "describe"], ["data", "simulate"]):  # fmt: skip
+        assert run([*command, "--help"]) == 0
+        assert f"Example: cfnade {' '.join(command)}" in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    from importlib.metadata import version
+
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"cfnade {version('cfnade')}\n"
+
+
+def test_an_unwritable_place_is_told_not_traced(events, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "table.json"
+    assert run(["compare", str(events), "--models", "popularity", "--json", str(target)]) == 2
+    assert "cannot write" in last_error(capsys)
+
+
+def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
+    out = tmp_path / "model"
+    settings = ["--set", "n_hidden=8", "--set", "max_epochs=100000", "--set", "patience=100000"]
+    command = [sys.executable, "-m", "cfnade", "fit", str(events), "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, *settings], stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    state = tmp_path / "model.checkpoint" / "search" / "state.json"
+    deadline = time.monotonic() + 60
+    while not state.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert state.exists()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in errors and "Traceback" not in errors
+    settings = ["--set", "n_hidden=8", "--set", "max_epochs=3", "--set", "patience=100000"]
+    done = subprocess.run([*command, *settings, "--resume"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.json").exists()
