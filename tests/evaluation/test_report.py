@@ -109,10 +109,8 @@ def test_the_report_says_what_was_chosen_on_what(report: Report) -> None:
 
 def test_the_headline_names_whoever_is_best() -> None:
     lost = replace(comparison(), results=[result("imf", 12.0), result("cfnade", 12.4)])
-    assert (
-        headline(lost)
-        == "Lowest test MPR: IMF 12.00\N{NO-BREAK SPACE}%, then CF-NADE 12.40\N{NO-BREAK SPACE}%."
-    )
+    told = headline(lost).replace("\N{NO-BREAK SPACE}", " ")
+    assert told == "Lowest test MPR: IMF 12.00 %, then CF-NADE 12.40 %."
 
 
 def test_the_file_makes_no_request(report: Report, tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ class SimulatedService:
     log-propensity `log popularity + taste_strength * affinity`, where the affinity is the inner
     product of taste and place. A user watches items one after the other without repeats, the
     next always in proportion to `exp(preferences)`: of two items not watched yet the preferred
-    one is the likelier, so no model can rank better, on average, than `preferences` does.
+    one is the likelier, so no model can rank them better, on average, than `preferences` does
+    (`oracle` measures how well that is, for pairs weighted by their ratings as well).
 
     Attributes:
         config: The settings.

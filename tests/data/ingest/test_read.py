@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import random
 import uuid
@@ -233,7 +234,8 @@ def test_any_counts_from_any_ids_agree_with_a_plain_counter(events, seed):
 @given(events=EVENTS)
 def test_any_events_written_as_csv_agree_with_a_plain_counter(tmp_path_factory, events):
     path = tmp_path_factory.mktemp("csv") / "a.csv"
-    pd.DataFrame(events, columns=["user", "item", "level"]).to_csv(path, index=False)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("user", "item", "level"), *events])
     found = read_interactions(path)
     expected = totals(events, lambda _: 1)
     # Texts that are all plain integers become integers: compare as written.
@@ -246,8 +248,8 @@ def test_item_names_are_read_by_id(tmp_path):
         tmp_path / "items.parquet", item=[2, 1, 1], name=["Tea", "Milk", "Cow"], source_id=[9, 8, 7]
     )
     assert read_item_names(path) == {1: "Cow", 2: "Tea"}
-    csv = write(tmp_path / "movies.csv", "movieId,title,genres\n7,Heat,x\n8,,x\n,Ghost,x\n")
-    assert read_item_names(csv) == {7: "Heat"}
+    movies = write(tmp_path / "movies.csv", "movieId,title,genres\n7,Heat,x\n8,,x\n,Ghost,x\n")
+    assert read_item_names(movies) == {7: "Heat"}
     frame = pd.DataFrame({"id": ["a", "b"], "label": ["A", "B"], "x": [1, 2]})
     assert read_item_names(frame) == {"a": "A", "b": "B"}
     assert read_item_names(frame, item_col="label", name_col="x") == {"A": "1", "B": "2"}

@@ -18,6 +18,8 @@ from cfnade.threads import available_threads
 
 T = TypeVar("T")
 
+POLL_SECONDS = 0.05
+
 
 class Connection:
     """A DuckDB connection whose queries all stop at Ctrl-C.
@@ -60,13 +62,16 @@ class Connection:
     def _wait(self, query: Callable[[], T]) -> T:
         future = self._worker.submit(query)
         try:
-            return future.result()
+            # In turns, since a signal need not end a wait: polars for one sees to that.
+            while not future.done():
+                wait([future], timeout=POLL_SECONDS)
         except BaseException:
-            # Only Ctrl-C comes while it runs. An interrupt before a query has begun is forgotten.
+            # In turns as well: DuckDB forgets an interrupt that comes before a query has begun.
             while not future.done():
                 self._connection.interrupt()
-                wait([future], timeout=0.05)
+                wait([future], timeout=POLL_SECONDS)
             raise
+        return future.result()
 
 
 @contextmanager

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import random
+import uuid
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
+
+from cfnade.data.ingest import read_interactions, read_item_names
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError, DataError
+from tests.data.ingest.helpers import pairs, write, write_parquet, write_query
+
+
+def test_events_are_counted(tmp_path):
+    path = write(tmp_path / "a.csv", "household_id,product_id\n7,milk\n8,tea\n7,milk\n7,tea\n")
+    found = read_interactions(path)
+    assert pairs(found) == {(7, "milk"): 2.0, (7, "tea"): 1.0, (8, "tea"): 1.0}
+
+
+def test_counts_of_the_same_pair_are_added_up(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,plays\n7,x,2\n7,x,3.5\n8,x,1\n")
+    assert pairs(read_interactions(path)) == {(7, "x"): 5.5, (8, "x"): 1.0}
+
+
+def test_a_rating_is_no_count_but_can_be_named_as_one(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,rating\n7,x,4\n8,x,5\n")
+    assert pairs(read_interactions(path)) == {(7, "x"): 1.0, (8, "x"): 1.0}
+    assert pairs(read_interactions(path, count_col="rating")) == {(7, "x"): 4.0, (8, "x"): 5.0}
+
+
+def test_events_true_ignores_the_count_column_even_if_it_is_bad(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,count\n7,x,-4\n7,x,what\n")
+    assert pairs(read_interactions(path, events=True)) == {(7, "x"): 2.0}
+
+
+def test_ids_come_in_sorted_order_whatever_the_order_of_rows(tmp_path):
+    rows = [f"{user},i{item},{user * item}\n" for user in range(1, 13) for item in range(1, 12)]
+    found = []
+    for seed in range(3):
+        random.Random(seed).shuffle(rows)
+        path = write(tmp_path / f"{seed}.csv", "user,item,count\n" + "".join(rows))
+        found.append(read_interactions(path))
+    assert found[0].user_ids.tolist() == list(range(1, 13))  # as numbers: 2 before 10
+    assert found[0].item_ids.tolist() == sorted(f"i{item}" for item in range(1, 12))
+    for other in found[1:]:
+        assert other.user_ids.tolist() == found[0].user_ids.tolist()
+        assert other.item_ids.tolist() == found[0].item_ids.tolist()
+        assert (other.counts != found[0].counts).nnz == 0
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["7", "007"],
+        ["1", "9223372036854775808"],
+        ["1", "+1"],
+        ["0", "-0"],
+        ["1", "1.0", "1.50"],
+        ["1", " 1"],
+        ["1e5", "100000"],
+        ["NULL", "NA", "nan", "None", "true"],
+        ["2024-05-01", "2024-5-1"],
+        ["\uff11", "1"],
+    ],
+)
+def test_ids_of_a_csv_stay_text_where_numbers_would_lose_something(tmp_path, ids):
+    path = write(tmp_path / "a.csv", "user,item\n" + "".join(f"{value},x\n" for value in ids))
+    found = read_interactions(path)
+    assert found.user_ids.tolist() == sorted(ids)
+    assert found.user_ids.dtype == object
+
+
+def test_plain_integers_of_a_csv_are_integers(tmp_path):
+    values = [-(2**63), -7, 0, 10, 2**63 - 1]
+    path = write(tmp_path / "a.csv", "user,item\n" + "".join(f"{v},0\n" for v in values))
+    found = read_interactions(path)
+    assert found.user_ids.tolist() == values
+    assert found.user_ids.dtype == np.int64
+
+
+def test_a_text_id_far_below_integers_makes_all_of_them_text(tmp_path):
+    rows = "".join(f"{user},x\n" for user in range(50_000))
+    found = read_interactions(write(tmp_path / "a.csv", f"user,item\n{rows}last,x\n"))
+    assert found.n_users == 50_001
+    assert found.user_ids[-1] == "last"
+    assert found.user_ids[0] == "0"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected", "dtype"),
+    [
+        ("7::TINYINT", 7, np.int8),
+        ("7::INTEGER", 7, np.int32),
+        ("18446744073709551615::UBIGINT", 2**64 - 1, np.uint64),
+        ("2.5::DOUBLE", 2.5, np.float64),
+        ("true", True, np.bool_),
+        ("'007'", "007", object),
+        ("'00000000-0000-0000-0000-0000000000ff'::UUID", uuid.UUID(int=255), object),
+        ("DATE '2024-05-01'", dt.date(2024, 5, 1), object),
+        ("TIMESTAMP '2024-05-01 10:00'", dt.datetime(2024, 5, 1, 10), "datetime64[us]"),
+        ("'ab'::BLOB", b"ab", object),
+    ],
+)
+def test_ids_of_any_parquet_type_come_back_unchanged(tmp_path, expression, expected, dtype):
+    path = write_query(tmp_path / "a.parquet", f"SELECT {expression} AS user, 'x' AS item")
+    found = read_interactions(path)
+    assert found.user_ids.tolist() == [expected]
+    assert type(found.user_ids.tolist()[0]) is type(expected)
+    assert found.user_ids.dtype == dtype
+    assert found.user_index == {expected: 0}
+
+
+def test_ids_that_cannot_be_told_apart_are_refused(tmp_path):
+    path = write_query(tmp_path / "a.parquet", "SELECT [1, 2] AS user, 'x' AS item")
+    with pytest.raises(DataError, match=r"INTEGER\[\] cannot serve as user ids"):
+        read_interactions(path)
+
+
+def test_a_count_of_zero_is_no_interaction_but_its_user_and_item_stay(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,count\n1,a,0\n1,b,0\n2,b,3\n2,a,0\n3,b,0\n3,b,2\n")
+    found = read_interactions(path)
+    assert found.user_ids.tolist() == [1, 2, 3]
+    assert found.item_ids.tolist() == ["a", "b"]
+    assert found.counts.toarray().tolist() == [[0, 0], [0, 3], [0, 2]]
+    assert found.n_pairs == 2
+    only_used = read_interactions(path, min_user_items=1, min_item_users=1)
+    assert (only_used.user_ids.tolist(), only_used.item_ids.tolist()) == ([2, 3], ["b"])
+
+
+@pytest.mark.parametrize("source", [csr_array((3, 4)), csr_matrix([[0.0, 0.0]])])
+def test_no_interaction_at_all_is_refused(tmp_path, source):
+    with pytest.raises(DataError, match="no count is above zero"):
+        read_interactions(source)
+    with pytest.raises(DataError, match="no count is above zero"):
+        read_interactions(write(tmp_path / "a.csv", "user,item,count\n1,a,0\n"))
+
+
+def test_a_single_user_and_a_single_item_are_fine(tmp_path):
+    found = read_interactions(write(tmp_path / "a.csv", "user,item\n1,a\n"))
+    assert (found.n_users, found.n_items, found.n_pairs) == (1, 1, 1)
+
+
+def test_the_floors_hold_together_in_the_result(tmp_path):
+    """Without user 3, item c has one user only; without c, user 2 has one item only."""
+    path = write(tmp_path / "a.csv", "user,item\n0,a\n0,b\n1,a\n1,b\n2,b\n2,c\n3,c\n")
+    found = read_interactions(path, min_user_items=2, min_item_users=2)
+    assert pairs(found) == {(0, "a"): 1.0, (0, "b"): 1.0, (1, "a"): 1.0, (1, "b"): 1.0}
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+def test_a_sparse_matrix_is_read_with_its_places_as_ids(kind):
+    found = read_interactions(kind([[0, 2], [1, 0], [0, 0]]))
+    assert found.user_ids.tolist() == [0, 1, 2]
+    assert pairs(found) == {(0, 1): 2.0, (1, 0): 1.0}
+    assert read_interactions(kind([[0, 2], [1, 0], [0, 0]]), min_user_items=1).n_users == 2
+
+
+def test_interactions_pass_through():
+    interactions = Interactions(csr_array([[1.0, 2.0], [0.0, 3.0]]), ["u", "v"], ["a", "b"])
+    assert read_interactions(interactions) is interactions
+    assert read_interactions(interactions, min_user_items=2).user_ids.tolist() == ["u"]
+
+
+@pytest.mark.parametrize("option", [{"user_col": "user"}, {"events": True}])
+def test_a_matrix_has_no_columns_to_choose(option):
+    with pytest.raises(ConfigError, match="has no columns to choose from"):
+        read_interactions(csr_array([[1.0]]), **option)
+
+
+def test_what_is_larger_than_memory_is_read_all_the_same(tmp_path):
+    """The grouping of a million and a half pairs has to go through the disk."""
+    path = write_query(
+        tmp_path / "a.parquet",
+        "SELECT 'user-' || (range % 10007) AS user, 'item-' || (range % 997) AS item, "
+        "range % 3 AS count FROM range(1500000)",
+    )
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    small = read_interactions(path, memory_limit="60MB", temp_directory=spill)
+    large = read_interactions(path)
+    assert list(spill.iterdir()) == []
+    assert small.n_users == 10_007
+    assert small.counts.sum() == sum(value % 3 for value in range(1_500_000))
+    assert (small.counts != large.counts).nnz == 0
+
+
+def test_nothing_is_left_behind_after_an_error(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,count\n1,a,-1\n")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    with pytest.raises(DataError):
+        read_interactions(path, temp_directory=spill)
+    assert list(spill.iterdir()) == []
+
+
+# Any text that UTF-8 can write: empty fields mean "missing" in a CSV, so none is empty there.
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=5)
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+EVENTS = st.one_of(
+    st.lists(st.tuples(ids, ids, st.integers(0, 5)), min_size=1, max_size=30)
+    for ids in (INTEGERS, TEXTS, st.integers(0, 3))
+)
+
+
+def totals(events, weight) -> dict:
+    counter: Counter = Counter()
+    for user, item, count in events:
+        counter[user, item] += weight(count)
+    return {pair: count for pair, count in counter.items() if count}
+
+
+@settings(max_examples=600, deadline=None)
+@given(events=EVENTS.filter(lambda events: any(count for *_, count in events)), seed=st.integers())
+def test_any_counts_from_any_ids_agree_with_a_plain_counter(events, seed):
+    expected = totals(events, lambda count: count)
+    random.Random(seed).shuffle(events)
+    users, items, counts = zip(*events, strict=True)
+    frame = pd.DataFrame({"user": users, "item": items, "count": counts})
+    found = read_interactions(frame)
+    assert pairs(found) == expected
+    assert found.user_ids.tolist() == sorted(set(users))
+    assert found.item_ids.tolist() == sorted(set(items))
+
+
+@settings(max_examples=600, deadline=None)
+@given(events=EVENTS)
+def test_any_events_written_as_csv_agree_with_a_plain_counter(tmp_path_factory, events):
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("user", "item", "level"), *events])
+    found = read_interactions(path)
+    expected = totals(events, lambda _: 1)
+    # Texts that are all plain integers become integers: compare as written.
+    written = {(str(user), str(item)): count for (user, item), count in pairs(found).items()}
+    assert written == {(str(user), str(item)): count for (user, item), count in expected.items()}
+
+
+def test_item_names_are_read_by_id(tmp_path):
+    path = write_parquet(
+        tmp_path / "items.parquet", item=[2, 1, 1], name=["Tea", "Milk", "Cow"], source_id=[9, 8, 7]
+    )
+    assert read_item_names(path) == {1: "Cow", 2: "Tea"}
+    movies = write(tmp_path / "movies.csv", "movieId,title,genres\n7,Heat,x\n8,,x\n,Ghost,x\n")
+    assert read_item_names(movies) == {7: "Heat"}
+    frame = pd.DataFrame({"id": ["a", "b"], "label": ["A", "B"], "x": [1, 2]})
+    assert read_item_names(frame) == {"a": "A", "b": "B"}
+    assert read_item_names(frame, item_col="label", name_col="x") == {"A": "1", "B": "2"}
+
+
+def test_item_names_need_their_columns(tmp_path):
+    path = write(tmp_path / "a.csv", "item,genre\n1,x\n")
+    with pytest.raises(DataError, match="no name column; the columns are 'genre'"):
+        read_item_names(path)
+    with pytest.raises(DataError, match="no name column 'item'"):
+        read_item_names(path, name_col="item")
+
+
+def test_names_find_their_items(tmp_path):
+    log = write(tmp_path / "log.csv", "user,item,title\n1,7,Heat\n1,8,\n")
+    found = read_interactions(log).with_item_names(read_item_names(log))
+    assert [found.item_label(column) for column in range(2)] == ["Heat", "8"]
