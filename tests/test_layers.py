@@ -16,7 +16,7 @@ LAYERS = [
     ["evaluation.ranking"],
     ["evaluation.bootstrap", "evaluation.metrics"],
     ["evaluation.evaluate"],
-    ["model.config", "model.files", "model.ids"],
+    ["model.config", "model.files", "model.ids", "model.direct"],
     ["model.inputs"],
     ["model.inference", "model.network", "model.objective", "model.ordering"],
     ["model.checkpoint", "model.artifact", "model.training"],
@@ -28,6 +28,7 @@ LAYERS = [
     ["evaluation.compare"],
     ["evaluation.sweep"],
     ["evaluation"],  # plots and report
+    ["demo_story"],
     ["demo", "console", "cli_options"],
     ["cli"],
     ["__main__"],

@@ -234,3 +234,10 @@ def test_an_interrupted_fit_can_be_resumed_in_either_phase(tmp_path):
             )
         resumed = ImplicitCFNADE(**SMALL).fit(group_counts(), checkpoint=folder, resume=True)
         np.testing.assert_array_equal(resumed.scores(group_counts()), whole.scores(group_counts()))
+
+
+def test_a_large_catalogue_goes_without_the_direct_path(monkeypatch):
+    monkeypatch.setattr("cfnade.fitting.DIRECT_UP_TO", 10)
+    model = ImplicitCFNADE(**{**SMALL, "max_epochs": 1}).fit(group_counts())
+    assert "direct_weight" not in model.scorer_.network.weights
+    assert np.isfinite(model.scores(group_counts())).all()

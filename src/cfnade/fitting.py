@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 
 REFIT_ABOVE = 0.01
 """Unless told otherwise, refit if validation took more than this share of the pairs away."""
+
+
+DIRECT_UP_TO = 12_000
+"""Items up to which the direct path is used: its weights, an array of items by items, are kept
+whole, 0.6 GB here."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def fit_network(
         from cfnade.model.training import train
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
-    model = ModelConfig(n_items=known.shape[1], **_of(ModelConfig, settings))
+    model = _model_config(known.shape[1], settings)
     validating = ValidationConfig(**_of(ValidationConfig, settings))
     callbacks = callbacks or Callbacks()
 
@@ -159,6 +164,20 @@ def fit_network(
     mprs = [epoch.validation_mpr for epoch in epochs if epoch.validation_mpr is not None]
     scorer = NetworkScorer(trained.network, ratings)
     return Fitted(scorer, best_epoch, min(mprs, default=None), epochs)
+
+
+def _model_config(n_items: int, settings: Mapping[str, Any]) -> ModelConfig:
+    """The network for these items; a large catalogue goes without the direct path."""
+    model = ModelConfig(n_items=n_items, **_of(ModelConfig, settings))
+    if model.direct and n_items > DIRECT_UP_TO:
+        needed_gb = 4 * n_items**2 / 1e9
+        logger.info(
+            "no direct item-item path: its weights for %d items would take %.1f GB",
+            n_items,
+            needed_gb,
+        )
+        model = replace(model, direct=False)
+    return model
 
 
 def _hold_out(

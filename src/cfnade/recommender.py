@@ -65,15 +65,18 @@ class ImplicitCFNADE:
         activation: Activation = "tanh",
         alpha: float = 30.0,
         input_scale: InputScale = "history",
+        direct: bool = True,
         optimizer: Optimizer = "adam",
         learning_rate: float = 5e-3,
         batch_size: int = 200,
         weight_decay: float = 0.0,
-        item_l2: float = 3e-8,
+        item_l2: float = 1e-8,
         context_share: float | None = 0.5,
         dropout: float = 0.5,
         weight_average: float = 0.99,
         bias_start: bool = True,
+        direct_l2: float = 300.0,
+        direct_dropout: float = 0.5,
         max_epochs: int = 200,
         patience: int = 10,
         validation_share: float = 0.1,
@@ -88,6 +91,7 @@ class ImplicitCFNADE:
         self.activation = activation
         self.alpha = alpha
         self.input_scale = input_scale
+        self.direct = direct
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -97,6 +101,8 @@ class ImplicitCFNADE:
         self.dropout = dropout
         self.weight_average = weight_average
         self.bias_start = bias_start
+        self.direct_l2 = direct_l2
+        self.direct_dropout = direct_dropout
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_share = validation_share

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.baselines import EASE, ease
+from cfnade.baselines import EASE
 from cfnade.errors import ConfigError, DataError, TrainingError
+from cfnade.model import direct
 
 
 def test_weights_follow_the_closed_form(counts) -> None:
@@ -35,7 +36,7 @@ def test_no_small_change_of_the_weights_lowers_the_penalised_error(counts, rng) 
 
 def test_the_gram_matrix_can_be_made_in_parts(counts, monkeypatch) -> None:
     whole = EASE().fit(counts).item_weights_
-    monkeypatch.setattr(ease, "_GRAM_ROWS", 7)
+    monkeypatch.setattr(direct, "_GRAM_ROWS", 7)
     np.testing.assert_array_equal(EASE().fit(counts).item_weights_, whole)
 
 

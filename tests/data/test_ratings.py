@@ -119,6 +119,12 @@ def test_restoring_from_the_arrays_changes_nothing(counts):
     )
 
 
+def test_fitting_again_forgets_the_first_distribution():
+    ratings = RelativeRating().fit(column(1, 2))
+    assert ratings.transform(column(1)).data.tolist() == [0.5]
+    assert ratings.fit(column(1, 5, 7, 9)).transform(column(5)).data.tolist() == [0.5]
+
+
 def test_wrong_use_is_told():
     with pytest.raises(DataError, match="not fitted"):
         RelativeRating().transform(csr_array((1, 2)))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import spotrf, spotri
 
 from cfnade.baselines._histories import checked_histories
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import ConfigError, TrainingError
-
-_GRAM_ROWS = 1024  # rows of the Gram matrix made at once, so that its sparse form stays small
+from cfnade.errors import ConfigError
+from cfnade.model.direct import item_item_weights, likes_of
 
 
 class EASE:
@@ -55,18 +53,13 @@ class EASE:
             )
         counts = as_count_matrix(counts)
         self._check_memory(counts.shape[1])
-        P = _gram(counts)
-        P[np.diag_indices_from(P)] += self.regularization
-        _invert_in_place(P)
-        P /= -np.diag(P).copy()  # divides column j by P_jj
-        np.fill_diagonal(P, 0.0)
-        self.item_weights_ = P
+        self.item_weights_ = item_item_weights(counts, self.regularization)
         return self
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
         histories = checked_histories(histories, self.item_weights_.shape[0])
-        return np.asarray(_likes(histories) @ self.item_weights_)
+        return np.asarray(likes_of(histories) @ self.item_weights_)
 
     def _check_memory(self, n_items: int) -> None:
         needed_gb = 4 * n_items**2 / 1e9
@@ -76,35 +69,3 @@ class EASE:
                 f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise it if there is "
                 "that much memory"
             )
-
-
-def _likes(counts: CountMatrix) -> CountMatrix:
-    """The counts with 1.0 for each of them, float32."""
-    likes = counts.astype(np.float32, copy=True)
-    likes.data[:] = 1.0
-    return likes
-
-
-def _gram(counts: CountMatrix) -> NDArray[np.float32]:
-    """X^T X: how many users two items share (exact in float32 up to 16.7 million)."""
-    X = _likes(counts)
-    Xt = X.T.tocsr()
-    n_items = X.shape[1]
-    gram = np.empty((n_items, n_items), dtype=np.float32)
-    for start in range(0, n_items, _GRAM_ROWS):
-        rows = slice(start, min(start + _GRAM_ROWS, n_items))
-        gram[rows] = (Xt[rows] @ X).toarray()
-    return gram
-
-
-def _invert_in_place(matrix: NDArray[np.float32]) -> None:
-    """Invert a symmetric positive definite matrix by Cholesky, without a second array."""
-    # LAPACK counts by columns: the transposed view is what it can overwrite, and its upper
-    # triangle is our lower one.
-    factor, failed = spotrf(matrix.T, lower=False, overwrite_a=True)
-    if failed == 0:
-        _, failed = spotri(factor, lower=False, overwrite_c=True)
-    if failed != 0:
-        raise TrainingError("EASE could not invert its matrix; raise the regularization")
-    for row in range(len(matrix)):
-        matrix[row, row + 1 :] = matrix[row + 1 :, row]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -46,6 +48,7 @@ class RelativeRating:
             Itself.
         """
         counts = as_count_matrix(counts)
+        self.__dict__.pop("_search_keys", None)  # of an earlier fit
         self.n_items_ = counts.shape[1]
         values = np.unique(counts.data)  # (n_values,), usually few
         keys = _keys(counts.indices, np.searchsorted(values, counts.data), values.size)
@@ -96,6 +99,17 @@ class RelativeRating:
         ratings = self.of_pairs(counts.indices, counts.data)
         return csr_array((ratings, counts.indices, counts.indptr), shape=counts.shape)
 
+    @cached_property
+    def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """All distinct counts, and a sorted key for each entry of `distinct_counts_`.
+
+        One search serves all items: the item leads the key, the rank of the count follows.
+        """
+        values = np.unique(self.distinct_counts_)
+        item_of = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
+        ranks = np.searchsorted(values, self.distinct_counts_) + 1
+        return values, _keys(item_of, ranks, values.size + 1)
+
     def of_pairs(
         self, items: NDArray[np.integer], counts: NDArray[np.floating]
     ) -> NDArray[np.float64]:
@@ -108,10 +122,7 @@ class RelativeRating:
         Returns:
             In (0, 1], (n_pairs,).
         """
-        # One search serves all items: the item leads the key, the rank of the count follows.
-        values = np.unique(self.distinct_counts_)
-        item_of = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
-        seen = _keys(item_of, np.searchsorted(values, self.distinct_counts_) + 1, values.size + 1)
+        values, seen = self._search_keys
         asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
         position = np.searchsorted(seen, asked, side="right") - 1  # last distinct count <= asked
         starts, ends = self.item_starts_[items], self.item_starts_[np.asarray(items) + 1]

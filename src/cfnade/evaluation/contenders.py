@@ -89,15 +89,31 @@ class IMFContender:
     seed: int = 0
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
+            "regularization": (
+                3.0,
+                6.0,
+                10.0,
+                18.0,
+                30.0,
+                55.0,
+                100.0,
+                180.0,
+                300.0,
+                550.0,
+                1e3,
+                1.8e3,
+                3e3,
+                5.5e3,
+                1e4,
+            ),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
             "factors": (32, 64, 128, 256),
         }
     )
     start: dict[str, Any] = field(
-        default_factory=lambda: {"factors": 128, "alpha": 30.0, "regularization": 30.0}
+        default_factory=lambda: {"factors": 128, "alpha": 30.0, "regularization": 100.0}
     )
-    iterations: tuple[int, ...] = (3, 6, 10, 15)
+    iterations: tuple[int, ...] = (2, 3, 5, 8, 12)
     """Where each fit is judged on its way."""
 
     def search(
@@ -134,7 +150,8 @@ class CFNADEContender:
     preset: str = "default"
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "item_l2": (0.0, 1e-9, 3e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6),
+            "direct_l2": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+            "item_l2": (0.0, 1e-9, 1e-8, 1e-7, 1e-6),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
         }
     )

@@ -41,6 +41,11 @@ class ModelConfig:
     further by the square root of its sum over the user's liked context items, so that long
     and short histories drive the hidden layer alike."""
 
+    direct: bool = True
+    """Add direct item-item connections beside `V h`: `logits = d + V h + s * (x B)`, with B the
+    closed form of EDLAE, frozen, and a scale s learnt for each item. It gives the network what a
+    bottleneck loses: pairs of rare items. Not in the paper."""
+
     def __post_init__(self) -> None:
         _at_least("n_items", self.n_items, 1)
         _at_least("n_hidden", self.n_hidden, 1)
@@ -66,7 +71,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
 
-    item_l2: float = 3e-8
+    item_l2: float = 1e-8
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
     watchers, for a loss averaged over the targets."""
 
@@ -82,6 +87,12 @@ class TrainingConfig:
 
     bias_start: bool = True
     """Start the output bias at the logit of each item's share of watchers."""
+
+    direct_l2: float = 300.0
+    """L2 of the direct item-item weights: 100 suits sparse data, 1000 dense data."""
+
+    direct_dropout: float = 0.5
+    """Share of the history hidden in the closed form of the direct weights."""
 
     max_epochs: int = 200
     """Passes over all users at most."""
@@ -104,7 +115,9 @@ class TrainingConfig:
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be at least 0, got {value}")
-        for name in ("dropout", "weight_average"):
+        if not (np.isfinite(self.direct_l2) and self.direct_l2 > 0):
+            raise ConfigError(f"direct_l2 must be above 0, got {self.direct_l2}")
+        for name in ("dropout", "weight_average", "direct_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(
                     f"{name} must be at least 0 and below 1, got {getattr(self, name)}"
@@ -121,6 +134,7 @@ _PAPER: dict[str, Any] = {
     "activation": "tanh",
     "alpha": 300.0,
     "input_scale": "alpha",
+    "direct": False,
     "optimizer": "sgd",
     "learning_rate": 0.01,
     "batch_size": 200,

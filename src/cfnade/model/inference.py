@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
+from cfnade.model.direct import likes_of
 from cfnade.model.inputs import dislike_scale, input_weight
 
 
@@ -70,4 +71,7 @@ class NumpyNetwork:
         """
         logits: NDArray[np.float32] = self.hidden(ratings) @ self.weights["output_weight"].T
         logits += self.weights["output_bias"]
+        if self.config.direct:
+            direct = likes_of(ratings) @ self.weights["direct_weight"]
+            logits += direct * self.weights["direct_scale"]
         return logits

@@ -23,6 +23,7 @@ from cfnade.model.checkpoint import (
     save_checkpoint,
 )
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.direct import item_item_weights, likes_of
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import CFNADENetwork
 from cfnade.model.objective import weighted_nll
@@ -125,6 +126,11 @@ class _Run:
             (confidence(ratings.data, model.alpha), ratings.indices, ratings.indptr), ratings.shape
         )
         self.n_watchers = np.bincount(ratings.indices, minlength=model.n_items)
+        self.direct_weight = (
+            item_item_weights(ratings, training.direct_l2, training.direct_dropout)
+            if model.direct
+            else None
+        )
         generator = torch.Generator().manual_seed(training.seed)
         self.network = CFNADENetwork(model, generator)
         if training.bias_start:
@@ -177,7 +183,11 @@ class _Run:
         if training.dropout > 0:
             kept = rng.random(hidden.shape, dtype=np.float32) >= training.dropout
             hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
-        logits = self.network.logits(hidden, np.flatnonzero(~in_context))
+        targets = np.flatnonzero(~in_context)
+        direct = None
+        if self.direct_weight is not None:
+            direct = (likes_of(context) @ self.direct_weight)[:, targets]
+        logits = self.network.logits(hidden, targets, direct)
         loss = weighted_nll(logits, target_likes, n_items) / n_items
         self.optimizer.zero_grad()
         loss.backward()
@@ -207,7 +217,7 @@ class _Run:
 
     def averaged_network(self) -> NumpyNetwork:
         """The network with the averaged weights, for validation; shares their memory."""
-        return NumpyNetwork(self.model, {name: w.numpy() for name, w in self.average.items()})
+        return self._network(self.average)
 
     def finish_epoch(self, epoch: Epoch) -> None:
         """Keep the weights if they are the best so far."""
@@ -219,8 +229,13 @@ class _Run:
             self.best = {name: weight.clone() for name, weight in self.average.items()}
 
     def outcome(self) -> Trained:
-        weights = {name: weight.numpy() for name, weight in self.best.items()}
-        return Trained(NumpyNetwork(self.model, weights), self.best_epoch, self.epochs)
+        return Trained(self._network(self.best), self.best_epoch, self.epochs)
+
+    def _network(self, trained: Mapping[str, Tensor]) -> NumpyNetwork:
+        weights = {name: weight.numpy() for name, weight in trained.items()}
+        if self.direct_weight is not None:
+            weights["direct_weight"] = self.direct_weight
+        return NumpyNetwork(self.model, weights)
 
     def save(self, folder: Path) -> None:
         """Write everything that a later run needs to go on from here."""

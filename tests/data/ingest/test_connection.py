@@ -42,7 +42,7 @@ def test_the_spill_folder_is_removed_whatever_happens(tmp_path, error):
 
 
 @pytest.mark.parametrize("may_spill", [True, False])
-def test_what_does_not_fit_in_memory_is_spilled(tmp_path, may_spill):
+def test_what_does_not_fit_in_memory_is_spilled(tmp_path, two_threads, may_spill):
     query = "SELECT count(*) FROM (SELECT DISTINCT hash(range) FROM range(3000000))"
     with connect("60MB", tmp_path) as connection:
         if may_spill:

@@ -144,8 +144,13 @@ def test_the_type_of_a_polars_column_is_kept(dtype):
     column = pl.Series([1, 0, 1], dtype=dtype)
     found = read_interactions(pl.DataFrame({"user": column, "item": ["a", "b", "c"]}))
     assert found.user_ids.dtype == column.to_numpy().dtype
-    categories = pl.Series(["z", "a"], dtype=pl.Categorical)
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["z", "m", "a"])])
+def test_categories_of_polars_are_sorted_as_text(dtype):
+    categories = pl.Series(["z", "a"], dtype=dtype)
     found = read_interactions(pl.DataFrame({"user": categories, "item": [1, 2]}))
+    assert pairs(found) == {("z", 1): 1.0, ("a", 2): 1.0}
     assert found.user_ids.tolist() == ["a", "z"]
 
 

@@ -175,20 +175,20 @@ def test_a_matrix_has_no_columns_to_choose(option):
         read_interactions(csr_array([[1.0]]), **option)
 
 
-def test_what_is_larger_than_memory_is_read_all_the_same(tmp_path):
-    """The grouping of a million and a half pairs has to go through the disk."""
+def test_what_is_larger_than_memory_is_read_all_the_same(tmp_path, two_threads):
+    """The grouping of three million pairs has to go through the disk."""
     path = write_query(
         tmp_path / "a.parquet",
         "SELECT 'user-' || (range % 10007) AS user, 'item-' || (range % 997) AS item, "
-        "range % 3 AS count FROM range(1500000)",
+        "range % 3 AS count FROM range(3000000)",
     )
     spill = tmp_path / "spill"
     spill.mkdir()
-    small = read_interactions(path, memory_limit="60MB", temp_directory=spill)
+    small = read_interactions(path, memory_limit="100MB", temp_directory=spill)
     large = read_interactions(path)
     assert list(spill.iterdir()) == []
     assert small.n_users == 10_007
-    assert small.counts.sum() == sum(value % 3 for value in range(1_500_000))
+    assert small.counts.sum() == sum(value % 3 for value in range(3_000_000))
     assert (small.counts != large.counts).nnz == 0
 
 

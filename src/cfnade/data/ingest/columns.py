@@ -28,8 +28,8 @@ ITEM_NAMES = (
 )
 COUNT_NAMES = (
     *("count", "counts", "plays", "playcount", "watches", "watchcount", "views", "viewcount"),
-    *("listens", "listencount", "listeningcount", "streams", "scrobbles", "purchases", "orders"),
-    *("visits", "checkins", "clicks", "interactions", "completions", "times", "frequency"),
+    *("listens", "listencount", "listeningcount", "streams", "scrobbles", "purchases"),
+    *("visits", "checkins", "clicks", "interactions", "completions", "frequency"),
     *("weight", "n"),
 )
 """A rating, a quantity or a timestamp is no count: those have to be named by the caller."""

@@ -111,7 +111,7 @@ class _Pandas:
         return [str(name) for name in self.frame.columns]
 
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        codes, found = self._series(column).factorize()
+        codes, found = self._series(column).array.factorize()  # of a series, objects may change
         ids: NDArray[Any] = found.to_numpy()
         order = _sorted_order(ids)
         position = np.full(len(ids) + 1, -1)  # the last one is where -1 points
@@ -139,10 +139,12 @@ class _Polars:
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
         series = self._series(column)
         kind = series.dtype
-        if kind.is_nested() or kind.is_object():
+        if kind.is_nested() or str(kind) == "Object":
             raise TypeError(f"they are of type {kind}")
         if kind.is_float():
             series = series.fill_nan(None)
+        if str(kind).startswith(("Categorical", "Enum")):  # sorted as text, not by first use
+            series = series.cast(str)
         codes: NDArray[np.int64] = series.rank("dense").cast(int).fill_null(0).to_numpy() - 1
         ids = series.drop_nulls().unique().sort()
         if kind.is_numeric() and "128" not in str(kind):  # numpy has no such integers
