@@ -176,6 +176,10 @@ def test_the_paper_preset_is_one_word_away():
     assert (paper.n_hidden, paper.optimizer, paper.learning_rate) == (256, "sgd", 0.01)
     assert (paper.batch_size, paper.weight_decay, paper.alpha) == (200, 0.01, 300.0)
     assert paper.random_state == 3
+    assert not paper.direct  # not in the paper
+    fitted = paper.set_params(max_epochs=30, patience=30).fit(group_counts())
+    assert fitted.epochs_[-1].loss < fitted.epochs_[0].loss
+    assert fitted.validation_mpr_ < 50
     assert set(PRESETS) == {"default", "paper"}
     with pytest.raises(ConfigError, match="no preset 'best'"):
         ImplicitCFNADE.from_preset("best")

@@ -71,6 +71,7 @@ class ImplicitCFNADE:
         batch_size: int = 200,
         weight_decay: float = 0.0,
         item_l2: float = 1e-8,
+        item_mean: bool = True,
         context_share: float | None = 0.5,
         dropout: float = 0.5,
         weight_average: float = 0.99,
@@ -78,7 +79,7 @@ class ImplicitCFNADE:
         direct_l2: float = 300.0,
         direct_dropout: float = 0.5,
         max_epochs: int = 200,
-        patience: int = 10,
+        patience: int = 6,
         validation_share: float = 0.1,
         validation_users: int = 10_000,
         refit: bool | None = None,
@@ -97,6 +98,7 @@ class ImplicitCFNADE:
         self.batch_size = batch_size
         self.weight_decay = weight_decay
         self.item_l2 = item_l2
+        self.item_mean = item_mean
         self.context_share = context_share
         self.dropout = dropout
         self.weight_average = weight_average

@@ -32,6 +32,17 @@ def test_what_is_known_and_what_is_tested_on_add_up(counts):
     assert evaluation.n_pairs == n_parts[2]
 
 
+def test_few_users_are_validated_on_and_the_others_pairs_stay_in_train(counts):
+    data = Interactions.from_matrix(counts)
+    few = Protocol(data, config=ProtocolConfig(validation_users=7))
+    assert (np.diff(few.validation.held_out.indptr) > 0).sum() == 7
+    everyone = Protocol(data)
+    np.testing.assert_array_equal(few.known.toarray(), everyone.known.toarray())
+    assert few.facts["n_train_pairs"] > everyone.facts["n_train_pairs"]
+    parted = few.validation.train + few.validation.held_out
+    np.testing.assert_array_equal(parted.toarray(), few.known.toarray())
+
+
 def test_ratings_are_fitted_on_what_is_known_unless_the_papers_order_is_asked_for(counts):
     data = Interactions.from_matrix(counts)
     assert Protocol(data).relative_rating is None

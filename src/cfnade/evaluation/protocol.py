@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from cfnade.data.interactions import Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import Split, hold_out, overlap, split_counts, without_overlap
@@ -26,6 +28,10 @@ class ProtocolConfig:
 
     validation_share: float = 0.1
     """Of each user's items that are left."""
+
+    validation_users: int = 2_000
+    """Hold out for validation from this many users at most, drawn at random: enough to choose
+    settings by, and the more pairs are left to fit on."""
 
     seed: int = 0
     """Of the split."""
@@ -73,6 +79,7 @@ class Protocol:
             )
         else:
             self._split = self._fixed_split(data, test)
+        self._split = _with_few_validated(self._split, config.validation_users, config.seed)
         if self._split.validation.nnz == 0:
             raise DataError(
                 "no user has enough items for a validation part, so no setting can be chosen; "
@@ -129,3 +136,13 @@ class Protocol:
             candidates=self.config.candidates,
             rng=self.config.seed,
         )
+
+
+def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:
+    """Give the validation pairs of all but some users back to train."""
+    rng = np.random.default_rng([seed, 1])  # apart from the split's own draws
+    is_chosen = np.zeros(split.validation.shape[0], dtype=np.bool_)
+    validated = np.flatnonzero(np.diff(split.validation.indptr))
+    is_chosen[rng.permutation(validated)[:n_users]] = True
+    validation = as_count_matrix(split.validation.multiply(is_chosen[:, None]))
+    return Split(as_count_matrix(split.known - validation), validation, split.test)

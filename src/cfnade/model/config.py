@@ -75,6 +75,10 @@ class TrainingConfig:
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
     watchers, for a loss averaged over the targets."""
 
+    item_mean: bool = True
+    """Average the loss over the items; False sums it, as Eq. 14 is printed. It matters to SGD and
+    to the strength of L2, hardly to Adam."""
+
     context_share: float | None = 0.5
     """Share of the items given as context; None draws it anew for every update, as in Eq. 14."""
 
@@ -97,7 +101,7 @@ class TrainingConfig:
     max_epochs: int = 200
     """Passes over all users at most."""
 
-    patience: int = 10
+    patience: int = 6
     """Stop after this many epochs without a better validation MPR."""
 
     seed: int = 0
@@ -140,6 +144,7 @@ _PAPER: dict[str, Any] = {
     "batch_size": 200,
     "weight_decay": 0.01,
     "item_l2": 0.0,
+    "item_mean": False,
     "context_share": None,
     "dropout": 0.0,
     "weight_average": 0.0,

@@ -188,9 +188,9 @@ class _Run:
         if self.direct_weight is not None:
             direct = (likes_of(context) @ self.direct_weight)[:, targets]
         logits = self.network.logits(hidden, targets, direct)
-        loss = weighted_nll(logits, target_likes, n_items) / n_items
+        loss = weighted_nll(logits, target_likes, n_items)
         self.optimizer.zero_grad()
-        loss.backward()
+        (loss / n_items if training.item_mean else loss).backward()
         if training.item_l2 > 0:
             for weight in (self.network.like_weight, self.network.output_weight):
                 assert weight.grad is not None
@@ -198,7 +198,7 @@ class _Run:
         self.optimizer.step()
         self.n_updates += 1
         self._update_average()
-        return float(loss.detach())
+        return float(loss.detach()) / n_items
 
     @torch.no_grad()
     def _update_average(self) -> None:

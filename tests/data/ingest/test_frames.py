@@ -174,6 +174,18 @@ def test_a_frame_may_have_columns_that_are_no_text_or_come_twice():
     assert pairs(read_interactions(frame, item_col="7")) == {(1, "a"): 1.0, (2, "b"): 1.0}
 
 
+def test_a_lazy_frame_is_computed_once_so_its_rows_stay_together():
+    computed = []
+
+    def in_another_order_each_time(frame: pl.DataFrame) -> pl.DataFrame:
+        computed.append(1)
+        return frame.reverse() if len(computed) % 2 else frame
+
+    lazy = pl.LazyFrame(ROWS).map_batches(in_another_order_each_time)
+    assert pairs(read_interactions(lazy)) == COUNTED
+    assert len(computed) == 1
+
+
 def test_strided_columns_are_read_right():
     block = np.arange(12).reshape(4, 3)[::-2]
     frame = pd.DataFrame(block, columns=["user", "item", "count"])

@@ -51,6 +51,10 @@ class _Library(Protocol):
     @property
     def columns(self) -> Sequence[str]: ...
 
+    def only(self, columns: list[str]) -> _Library:
+        """These columns, computed now: a lazy frame may order its rows anew every time."""
+        ...
+
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Each row's position in the sorted ids, -1 for a missing one, and those ids."""
         ...
@@ -78,12 +82,13 @@ class InMemory:
         Raises:
             DataError: If the ids cannot be told apart by equality, such as lists.
         """
+        library = self.library.only(list(roles.values()))
         arrays, coded_ids = {}, {}
         for role, column in roles.items():
             if role in ID_ROLES:
-                arrays[role], coded_ids[role] = self._number(role, column)
+                arrays[role], coded_ids[role] = _number(library, role, column)
             else:
-                arrays[role] = np.ascontiguousarray(self.library.values(column))
+                arrays[role] = np.ascontiguousarray(library.values(column))
         connection.register(NAME_IN_DUCKDB, arrays)
         selected = ", ".join(
             f"nullif({name}, -1) AS {name}" if role in coded_ids else name
@@ -92,14 +97,15 @@ class InMemory:
         query = f"SELECT {selected} FROM {NAME_IN_DUCKDB}"
         return Scan(query, [Part(self.label, query)], coded_ids=coded_ids)
 
-    def _number(self, role: str, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        try:
-            return self.library.number(column)
-        except TypeError as error:
-            raise DataError(
-                f"the values of column {column!r} cannot serve as {role} ids: {error}; "
-                "use numbers or text"
-            ) from error
+
+def _number(library: _Library, role: str, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    try:
+        return library.number(column)
+    except TypeError as error:
+        raise DataError(
+            f"the values of column {column!r} cannot serve as {role} ids: {error}; "
+            "use numbers or text"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,9 @@ class _Pandas:
     @property
     def columns(self) -> Sequence[str]:
         return [str(name) for name in self.frame.columns]
+
+    def only(self, columns: list[str]) -> _Pandas:
+        return self
 
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
         codes, found = self._series(column).array.factorize()  # of a series, objects may change
@@ -136,8 +145,11 @@ class _Polars:
         names: list[str] = self.frame.lazy().collect_schema().names()
         return names
 
+    def only(self, columns: list[str]) -> _Polars:
+        return _Polars(self.frame.lazy().select(columns).collect())
+
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        series = self._series(column)
+        series = self.frame.get_column(column)
         kind = series.dtype
         if kind.is_nested() or str(kind) == "Object":
             raise TypeError(f"they are of type {kind}")
@@ -152,11 +164,8 @@ class _Polars:
         return codes, as_objects(ids.to_list())
 
     def values(self, column: str) -> NDArray[Any]:
-        values: NDArray[Any] = self._series(column).to_numpy()
+        values: NDArray[Any] = self.frame.get_column(column).to_numpy()
         return values
-
-    def _series(self, column: str) -> Any:
-        return self.frame.lazy().select(column).collect().to_series()
 
 
 @dataclass(frozen=True)

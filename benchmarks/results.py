@@ -1,0 +1,181 @@
+"""Rerun the tables and figures of docs/results.md: python benchmarks/results.py DATA [NAME ...].
+
+DATA is a folder with lastfm-2k.parquet, ml-1m.parquet and online-retail.parquet; the embedded
+data set needs none. Each data set's outcome is kept in benchmarks/results/NAME.json, and the
+document is made of all that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cfnade import Interactions, read_interactions
+from cfnade.data.datasets import complete_journey
+from cfnade.evaluation.compare import Progress, compare
+from cfnade.evaluation.plot_style import save_figure
+from cfnade.evaluation.plots import sweep_plot
+from cfnade.evaluation.sweep import Sweep, SweepPoint, sweep
+
+ROOT = Path(__file__).parent.parent
+OUTCOMES = ROOT / "benchmarks" / "results"
+MODELS = ("popularity", "imf", "ease", "cfnade", "cfnade-paper")
+TRIALS = 10
+COLUMNS = (
+    "mpr",
+    "mpr_unweighted",
+    "recall@20",
+    "recall@50",
+    "recall_full@20",
+    "ndcg@20",
+    "ndcg@100",
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set of the document."""
+
+    title: str
+    read: Callable[[Path], Interactions]
+    command: str
+    sweeps: bool = False
+
+
+DATASETS = {
+    "completejourney": Dataset(
+        "Complete Journey: baskets with each product type, one year of groceries (embedded)",
+        lambda folder: complete_journey(),
+        "cfnade demo",
+        sweeps=True,
+    ),
+    "lastfm-2k": Dataset(
+        "Last.fm 2K: plays of artists",
+        lambda folder: read_interactions(
+            folder / "lastfm-2k.parquet", min_user_items=5, min_item_users=3
+        ),
+        "cfnade compare lastfm-2k.parquet --min-user-items 5 --min-item-users 3",
+        sweeps=True,
+    ),
+    "online-retail": Dataset(
+        "Online Retail: invoices with each product",
+        lambda folder: read_interactions(
+            folder / "online-retail.parquet", min_user_items=5, min_item_users=5
+        ),
+        "cfnade compare online-retail.parquet --min-user-items 5 --min-item-users 5",
+    ),
+    "ml-1m": Dataset(
+        "MovieLens 1M: the rating taken as the count",
+        lambda folder: read_interactions(
+            folder / "ml-1m.parquet", count_col="rating", min_user_items=5, min_item_users=5
+        ),
+        "cfnade compare ml-1m.parquet --count-col rating --min-user-items 5 --min-item-users 5",
+    ),
+}
+
+
+def run(name: str, folder: Path) -> None:
+    """Compare, and sweep if asked for; keep the outcome."""
+    dataset = DATASETS[name]
+    data = dataset.read(folder)
+
+    def report(progress: Progress) -> None:
+        if progress.trial is not None:
+            print(name, progress.model, progress.n_done, progress.trial, flush=True)
+
+    comparison = compare(
+        data,
+        MODELS,
+        dataset=name,
+        max_trials={model: 1 if model == "cfnade-paper" else TRIALS for model in MODELS},
+        on_progress=report,
+    )
+    outcome: dict[str, Any] = {"comparison": comparison.to_json()}
+    write(name, outcome)
+    if dataset.sweeps:
+        chosen = {result.model: result.settings for result in comparison.results}
+        outcome["sweep"] = sweep(data, dataset=name, settings=chosen).to_json()
+        write(name, outcome)
+
+
+def write(name: str, outcome: dict[str, Any]) -> None:
+    OUTCOMES.mkdir(exist_ok=True)
+    (OUTCOMES / f"{name}.json").write_text(json.dumps(outcome, indent=1) + "\n")
+
+
+def document() -> str:
+    """docs/results.md, from the outcomes that are kept."""
+    parts = [(ROOT / "benchmarks" / "results_head.md").read_text()]
+    for name, dataset in DATASETS.items():
+        path = OUTCOMES / f"{name}.json"
+        if path.exists():
+            outcome = json.loads(path.read_text())
+            parts.append(section(name, dataset, outcome))
+    return "\n".join(parts)
+
+
+def section(name: str, dataset: Dataset, outcome: dict[str, Any]) -> str:
+    comparison = outcome["comparison"]
+    protocol = comparison["protocol"]
+    lines = [
+        f"## {dataset.title}",
+        "",
+        f"{comparison['n_users']:,} users, {comparison['n_items']:,} items, "
+        f"{comparison['n_pairs']:,} pairs; {protocol['n_validation_pairs']:,} for validation, "
+        f"{protocol['n_test_pairs']:,} for the test. `{dataset.command}`",
+        "",
+        "| model | MPR % (95 %) | unweighted | recall@20 | recall@50 | recall_full@20 | nDCG@20 "
+        "| nDCG@100 | settings tried | search s | fit s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in comparison["results"]:
+        low, high = result["intervals"]["mpr"]
+        figures = [f"{result['metrics'][metric]:.4f}" for metric in COLUMNS[2:]]
+        cells = [
+            result["model"],
+            f"{result['metrics']['mpr']:.2f} ({low:.2f}-{high:.2f})",
+            f"{result['metrics']['mpr_unweighted']:.2f}",
+            *figures,
+            str(result["n_settings"]),
+            f"{result['search_seconds']:.0f}",
+            f"{result['fit_seconds']:.1f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    chosen = "; ".join(
+        f"{result['model']}: {', '.join(f'{k} {v:g}' for k, v in result['settings'].items())}"
+        for result in comparison["results"]
+        if result["settings"]
+    )
+    lines += ["", f"Chosen on validation: {chosen}.", ""]
+    if "sweep" in outcome:
+        lines += sweep_lines(name, outcome["sweep"])
+    return "\n".join(lines)
+
+
+def sweep_lines(name: str, swept: dict[str, Any]) -> list[str]:
+    points = [SweepPoint(**{**p, "interval": tuple(p["interval"])}) for p in swept["points"]]
+    figure = ROOT / "docs" / "figures" / f"{name}-alpha.svg"
+    figure.parent.mkdir(exist_ok=True)
+    save_figure(sweep_plot(Sweep(name, swept["alphas"], swept["protocol"], points)), figure)
+    by_place = {(point.model, point.alpha): point.mpr for point in points}
+    lines = [
+        f"![Test MPR against alpha on {name}](figures/{figure.name})",
+        "",
+        "| alpha | " + " | ".join(f"{alpha:g}" for alpha in swept["alphas"]) + " |",
+        "|---|" + "---|" * len(swept["alphas"]),
+    ]
+    for model in dict.fromkeys(point.model for point in points):
+        cells = [f"{by_place[model, alpha]:.2f}" for alpha in swept["alphas"]]
+        lines.append(f"| {model} MPR % | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        for chosen in sys.argv[2:] or DATASETS:
+            run(chosen, Path(sys.argv[1]))
+    (ROOT / "docs" / "results.md").write_text(document())
