@@ -36,14 +36,14 @@ NEEDED = {
 IMF_GRID: dict[str, Any] = {
     "regularization": (10.0, 18.0, 30.0, 42.0, 60.0, 100.0, 180.0, 300.0),
     "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
-    "factors": (16, 32, 64, 128),
+    "factors": (16, 32, 64),
 }
 IMF_START: dict[str, Any] = {"factors": 64, "alpha": 3.0, "regularization": 42.0}
 CFNADE_GRID: dict[str, Any] = {
     "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
     "item_l2": (0.0, 3e-9, 1e-8, 3e-8, 1e-7),
 }
-CFNADE_START: dict[str, Any] = {"alpha": 10.0, "item_l2": 3e-9, "patience": 5}
+CFNADE_START: dict[str, Any] = {"alpha": 10.0, "item_l2": 3e-9, "patience": 3}
 """Both models start where longer searches on the validation part of these data ended, so that a
 few trials suffice."""
 

@@ -106,7 +106,7 @@ def test_the_final_model_is_fitted_on_train_and_validation(data):
 
 def test_a_sweep_has_a_point_for_each_model_and_alpha(data):
     swept = sweep(
-        data, [3.0, 30.0], dataset="groups", settings={"imf": {"factors": 2}, "cfnade": SMALL},
+        data, [3.0, 30.0], dataset="groups", settings={"imf": {"factors": 2}, "cfnade": {**SMALL, "max_epochs": 3}},
         max_trials=2,
     )  # fmt: skip
     assert [(p.model, p.alpha) for p in swept.points] == [
@@ -123,3 +123,13 @@ def test_a_sweep_refuses_no_alpha_and_one_without_meaning(data):
         sweep(data, [])
     with pytest.raises(ConfigError, match="alpha must be finite"):
         sweep(data, [-1.0])
+
+
+def test_the_regularisation_of_imf_grows_with_the_root_of_alpha(data):
+    validation = Protocol(data).validation
+    for alpha, expected in ((8.0, 15.0), (99.0, 50.0)):
+        start = {"factors": 2, "alpha": alpha, "strength": 5.0}
+        search = IMFContender(grid={}, start=start, iterations=(1,)).search(
+            validation, max_trials=1
+        )
+        assert search.best.settings["regularization"] == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,6 +14,9 @@ from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
+
+STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
+"""Regularisation of IMF over the root of 1 + alpha."""
 
 
 class Contender(Protocol):
@@ -84,34 +88,22 @@ class EASEContender:
 
 @dataclass(frozen=True)
 class IMFContender:
-    """IMF: all of its settings matter, and the best regularisation depends on alpha."""
+    """IMF: all of its settings matter, and the best regularisation grows with alpha.
+
+    It grows about as the root of 1 + alpha, so what is searched is `strength`, the
+    regularisation divided by that root: then the two can be walked along one after the other.
+    """
 
     seed: int = 0
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "regularization": (
-                3.0,
-                6.0,
-                10.0,
-                18.0,
-                30.0,
-                55.0,
-                100.0,
-                180.0,
-                300.0,
-                550.0,
-                1e3,
-                1.8e3,
-                3e3,
-                5.5e3,
-                1e4,
-            ),
+            "strength": STRENGTHS,
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
             "factors": (32, 64, 128, 256),
         }
     )
     start: dict[str, Any] = field(
-        default_factory=lambda: {"factors": 128, "alpha": 30.0, "regularization": 100.0}
+        default_factory=lambda: {"factors": 128, "alpha": 30.0, "strength": 20.0}
     )
     iterations: tuple[int, ...] = (2, 3, 5, 8, 12)
     """Where each fit is judged on its way."""
@@ -121,7 +113,8 @@ class IMFContender:
     ) -> Search:
         """Choose regularisation, alpha, factors and, along each fit, the iterations."""
 
-        def attempt(settings: dict[str, Any]) -> Trial:
+        def attempt(tried: dict[str, Any]) -> Trial:
+            settings = _with_regularization(tried)
             imf = IMF(
                 **settings, relative_rating=validation.relative_rating, random_state=self.seed
             )
@@ -142,6 +135,15 @@ class IMFContender:
         return IMF(**settings, relative_rating=relative_rating, random_state=self.seed).fit(known)
 
 
+def _with_regularization(settings: dict[str, Any]) -> dict[str, Any]:
+    """What IMF takes, in place of the strength."""
+    if "strength" not in settings:
+        return settings
+    others = {name: value for name, value in settings.items() if name != "strength"}
+    root = math.sqrt(1.0 + settings["alpha"])
+    return {**others, "regularization": round(settings["strength"] * root, 1)}
+
+
 @dataclass(frozen=True)
 class CFNADEContender:
     """CF-NADE with one of its presets."""
@@ -150,9 +152,10 @@ class CFNADEContender:
     preset: str = "default"
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "direct_l2": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-            "item_l2": (0.0, 1e-9, 1e-8, 1e-7, 1e-6),
+            "dropout": (0.0, 0.25, 0.5),
+            "item_l2": (0.0, 1e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+            "direct_l2": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
         }
     )
     changes: dict[str, Any] = field(default_factory=dict)

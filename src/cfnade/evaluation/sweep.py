@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from cfnade.data.feedback import check_alpha
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
 from cfnade.evaluation.compare import OnProgress, Progress
-from cfnade.evaluation.contenders import CFNADEContender, Contender, IMFContender
+from cfnade.evaluation.contenders import STRENGTHS, CFNADEContender, Contender, IMFContender
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 
 DEFAULT_ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -119,18 +120,19 @@ def sweep(
 def _contenders(
     alpha: float, seed: int, settings: dict[str, dict[str, Any]]
 ) -> dict[str, Contender]:
-    """Both models with alpha held fixed."""
-    imf = IMFContender(seed)
-    fixed = {"factors": 128, **settings.get("imf", {}), "alpha": alpha}
-    fixed.pop("iterations", None)
-    regularization = fixed.get("regularization", 30.0)
-    nade = {**settings.get("cfnade", {}), "alpha": alpha}
-    nade.pop("max_epochs", None)
+    """Both models with alpha held fixed, starting from what was chosen at another."""
+    chosen = settings.get("imf", {})
+    strength = 20.0
+    if "regularization" in chosen:
+        strength = chosen["regularization"] / math.sqrt(1.0 + chosen["alpha"])
+    start = {
+        "factors": chosen.get("factors", 128),
+        "alpha": alpha,
+        "strength": min(STRENGTHS, key=lambda known: abs(math.log(known / strength))),
+    }
+    changes = {**settings.get("cfnade", {}), "alpha": alpha}
+    changes.pop("max_epochs", None)  # found anew at each alpha
     return {
-        "cfnade": CFNADEContender(seed, grid={}, changes=nade),
-        "imf": IMFContender(
-            seed,
-            grid={"regularization": imf.grid["regularization"]},
-            start={**fixed, "regularization": regularization},
-        ),
+        "cfnade": CFNADEContender(seed, grid={}, changes=changes),
+        "imf": IMFContender(seed, {"strength": STRENGTHS}, start),
     }

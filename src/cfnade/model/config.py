@@ -71,7 +71,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
 
-    item_l2: float = 1e-8
+    item_l2: float = 3e-8
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
     watchers, for a loss averaged over the targets."""
 
@@ -82,7 +82,7 @@ class TrainingConfig:
     context_share: float | None = 0.5
     """Share of the items given as context; None draws it anew for every update, as in Eq. 14."""
 
-    dropout: float = 0.5
+    dropout: float = 0.25
     """Share of the hidden units left out, per user and update."""
 
     weight_average: float = 0.99
