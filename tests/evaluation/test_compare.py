@@ -105,10 +105,8 @@ def test_the_final_model_is_fitted_on_train_and_validation(data):
 
 
 def test_a_sweep_has_a_point_for_each_model_and_alpha(data):
-    swept = sweep(
-        data, [3.0, 30.0], dataset="groups", settings={"imf": {"factors": 2}, "cfnade": {**SMALL, "max_epochs": 3}},
-        max_trials=2,
-    )  # fmt: skip
+    settings = {"imf": {"factors": 2}, "cfnade": SMALL}
+    swept = sweep(data, [3.0, 30.0], dataset="groups", settings=settings, max_trials=2)
     assert [(p.model, p.alpha) for p in swept.points] == [
         ("cfnade", 3.0), ("imf", 3.0), ("cfnade", 30.0), ("imf", 30.0),
     ]  # fmt: skip
