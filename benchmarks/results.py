@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Dataset:
     read: Callable[[Path], Interactions]
     command: str
     sweeps: bool = False
+    trials: dict[str, int] = field(default_factory=lambda: TRIALS)
 
 
 EMBEDDED = Dataset(
@@ -76,6 +77,7 @@ DATASETS = {
             folder / "ml-1m.parquet", count_col="rating", min_user_items=5, min_item_users=5
         ),
         "cfnade compare ml-1m.parquet --count-col rating --min-user-items 5 --min-item-users 5",
+        trials={**TRIALS, "imf": 6, "cfnade": 2},
     ),
 }
 
@@ -93,7 +95,7 @@ def run(name: str, folder: Path) -> None:
         data,
         MODELS,
         dataset=name,
-        max_trials=TRIALS,
+        max_trials=dataset.trials,
         on_progress=report,
     )
     outcome: dict[str, Any] = {"comparison": comparison.to_json()}

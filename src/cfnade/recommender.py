@@ -79,6 +79,7 @@ class ImplicitCFNADE:
         direct_l2: float = 300.0,
         direct_dropout: float = 0.5,
         max_epochs: int = 200,
+        validate_every: int = 2,
         patience: int = 6,
         validation_share: float = 0.1,
         validation_users: int = 10_000,
@@ -106,6 +107,7 @@ class ImplicitCFNADE:
         self.direct_l2 = direct_l2
         self.direct_dropout = direct_dropout
         self.max_epochs = max_epochs
+        self.validate_every = validate_every
         self.patience = patience
         self.validation_share = validation_share
         self.validation_users = validation_users

@@ -15,7 +15,7 @@ from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.training import train
 
 MODEL = ModelConfig(n_items=20, n_hidden=8)
-TRAINING = TrainingConfig(batch_size=16, max_epochs=6, learning_rate=0.02)
+TRAINING = TrainingConfig(batch_size=16, max_epochs=6, learning_rate=0.02, validate_every=1)
 
 
 @pytest.fixture
@@ -79,6 +79,14 @@ def test_training_stops_early_and_keeps_the_weights_of_the_best_epoch(ratings):
     trained = train(MODEL, training, ratings, validate=validate)
     assert (trained.best_epoch, len(trained.epochs)) == (2, 5)
     assert same_weights(trained.network.weights, seen[1])
+
+
+def test_validation_is_looked_at_every_so_many_epochs_and_after_the_last(ratings):
+    training = changed(TRAINING, max_epochs=7, validate_every=3)
+    trained = train(MODEL, training, ratings, validate=lambda network: 5.0)
+    looked = [e.number for e in trained.epochs if e.validation_mpr is not None]
+    assert looked == [3, 6, 7]
+    assert trained.best_epoch == 3
 
 
 def test_a_diverging_run_stops_with_the_step_and_keeps_the_last_good_checkpoint(ratings, tmp_path):

@@ -101,16 +101,25 @@ class TrainingConfig:
     max_epochs: int = 200
     """Passes over all users at most."""
 
+    validate_every: int = 2
+    """Look at validation after every so many epochs: early in training a look costs as much as
+    the epoch itself."""
+
     patience: int = 6
     """Stop after this many epochs without a better validation MPR."""
 
     seed: int = 0
     """Of the first weights, the orderings, the order of users and dropout."""
 
+    def is_validated(self, epoch: int) -> bool:
+        """Whether validation is looked at after this epoch; always after the last one."""
+        return epoch % self.validate_every == 0 or epoch == self.max_epochs
+
     def __post_init__(self) -> None:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
         _at_least("batch_size", self.batch_size, 1)
         _at_least("max_epochs", self.max_epochs, 0)
+        _at_least("validate_every", self.validate_every, 1)
         _at_least("patience", self.patience, 1)
         _at_least("seed", self.seed, 0)
         if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):

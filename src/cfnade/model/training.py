@@ -105,9 +105,13 @@ def train(
     while not run.is_finished:
         started = time.perf_counter()
         loss = run.epoch(on_step, checkpoint)
-        mpr = None if validate is None else validate(run.averaged_network())
-        epoch = Epoch(len(run.epochs) + 1, loss, mpr, run.seconds + time.perf_counter() - started)
-        run.finish_epoch(epoch)
+        number = len(run.epochs) + 1
+        mpr = None
+        if validate is not None and training.is_validated(number):
+            mpr = validate(run.averaged_network())
+        seconds = run.seconds + time.perf_counter() - started
+        epoch = Epoch(number, loss, mpr, seconds)
+        run.finish_epoch(epoch, is_best=validate is None or run.is_best(mpr))
         if checkpoint is not None:
             run.save(checkpoint)
         if on_epoch is not None:
@@ -140,7 +144,7 @@ class _Run:
         self.average = {
             name: weight.detach().clone() for name, weight in self.network.named_parameters()
         }
-        self.best = self.average
+        self.best = {name: weight.clone() for name, weight in self.average.items()}
         self.best_epoch = 0
         self.n_updates = 0
         self.epochs: list[Epoch] = []
@@ -219,12 +223,15 @@ class _Run:
         """The network with the averaged weights, for validation; shares their memory."""
         return self._network(self.average)
 
-    def finish_epoch(self, epoch: Epoch) -> None:
+    def is_best(self, mpr: float | None) -> bool:
+        """Whether a validation MPR is lower than all before."""
+        earlier = (e.validation_mpr for e in self.epochs if e.validation_mpr is not None)
+        return mpr is not None and mpr < min(earlier, default=math.inf)
+
+    def finish_epoch(self, epoch: Epoch, *, is_best: bool) -> None:
         """Keep the weights if they are the best so far."""
-        mpr = epoch.validation_mpr
-        earlier = [e.validation_mpr for e in self.epochs if e.validation_mpr is not None]
         self.epochs.append(epoch)
-        if mpr is None or not earlier or mpr < min(earlier):
+        if is_best:
             self.best_epoch = epoch.number
             self.best = {name: weight.clone() for name, weight in self.average.items()}
 
