@@ -94,6 +94,14 @@ def test_recommend_leaves_out_what_it_is_told_to(model, capsys):
         (["fit", "DATA", "--out", "OUT", "--set", "alpha"], "--set takes NAME=VALUE"),
         (["fit", "DATA", "--out", "OUT", "--set", "n_hidden=0"], "n_hidden must be"),
         (["fit", "DATA", "--out", "OUT", "--preset", "best"], "there is no preset 'best'"),
+        (["fit", "DATA", "--out", "OUT", "--set", "alpha=much"], "alpha must be finite"),
+        (["fit", "DATA", "--out", "OUT", "--set", "max_epochs=0"], "max_epochs must be"),
+        (["fit", "DATA", "--out", "OUT", "--resume"], "there is no checkpoint in"),
+        (["fit", "DATA", "--out", "OUT", "--seed", "-1"], "seed"),
+        (["fit", "DATA", "--out", "/proc/nowhere/model"], "/proc/nowhere"),
+        (["fit", "DATA", "--out", "."], "not a saved model"),
+        (["sweep", "DATA", "--figure", "mpr.bmp"], "an .svg or a .png, got 'mpr.bmp'"),
+        (["compare", "DATA", "--models", ","], "at least one model"),
         (["fit", "DATA"], "--out"),
         (["nonsense"], "nonsense"),
     ],
@@ -139,6 +147,18 @@ def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
 def test_json_to_standard_output_has_nothing_else_on_it(events, capsys):
     assert run(["compare", str(events), "--models", "popularity", "--json", "-"]) == 0
     json.loads(capsys.readouterr().out)
+
+
+def test_a_fixed_test_part_tells_what_it_leaves_out(events, tmp_path, capsys):
+    test = tmp_path / "test.csv"
+    unseen = next(k for k in range(20) if group_counts()[[0]].toarray()[0, k] == 0)
+    test.write_text(f"user_id,item_id\n0,i{unseen}\n0,i0\nnew-user,i3\n1,new-item\n")
+    arguments = ["compare", str(events), "--test", str(test), "--models", "popularity"]
+    assert run([*arguments, "--json", "-"]) == 0
+    told = capsys.readouterr()
+    protocol = json.loads(told.out)["protocol"]
+    assert protocol["n_unknown_user_pairs"] == protocol["n_unknown_item_pairs"] == 1
+    assert "2 of 4 test pairs are left out" in told.err
 
 
 def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys):

@@ -113,6 +113,17 @@ def test_rows_of_a_batch_with_fewer_candidates_are_marked_not_made_up(model):
     assert ids[0].tolist() == [19, -1, -1]
 
 
+def test_unsigned_ids_and_numpy_settings_are_fine(tmp_path):
+    item_ids = np.arange(20, dtype=np.uint32)
+    data = Interactions(group_counts(), np.arange(60), item_ids)
+    model = ImplicitCFNADE(**{**SMALL, "n_hidden": np.int64(4), "random_state": np.int64(1)})
+    model.fit(data).save(tmp_path / "model")
+    histories = csr_array(np.array([[1.0] * 19 + [0], [1.0] + [0.0] * 19]))
+    assert ImplicitCFNADE.load(tmp_path / "model").recommend([0, 1], histories, N=2)[0][0, 1] == -1
+    with pytest.raises(ConfigError, match="at least 1 item"):
+        model.recommend(0, histories[[0]], N=0)
+
+
 def test_a_wrong_shape_is_told_with_what_to_pass(model):
     with pytest.raises(DataError, match=r"\(1, 20\); got \(60, 20\); pass user_items\[userid\]"):
         model.recommend(3, group_counts())
@@ -238,6 +249,29 @@ def test_an_interrupted_fit_can_be_resumed_in_either_phase(tmp_path):
             )
         resumed = ImplicitCFNADE(**SMALL).fit(group_counts(), checkpoint=folder, resume=True)
         np.testing.assert_array_equal(resumed.scores(group_counts()), whole.scores(group_counts()))
+
+
+def test_a_fit_that_starts_anew_forgets_an_earlier_refit(tmp_path):
+    def stop_at(n):
+        seen: list[int] = []
+
+        def interrupt(epoch):
+            seen.append(epoch.number)
+            if len(seen) == n:
+                raise KeyboardInterrupt
+
+        return Callbacks(interrupt)
+
+    first = ImplicitCFNADE(**SMALL)
+    n_search = len(ImplicitCFNADE(**SMALL).fit(group_counts()).epochs_)
+    with pytest.raises(KeyboardInterrupt):
+        first.fit(group_counts(), callbacks=stop_at(n_search + 2), checkpoint=tmp_path / "c")
+    other = {**SMALL, "max_epochs": 4}
+    with pytest.raises(KeyboardInterrupt):
+        ImplicitCFNADE(**other).fit(group_counts(), callbacks=stop_at(2), checkpoint=tmp_path / "c")
+    resumed = ImplicitCFNADE(**other).fit(group_counts(), checkpoint=tmp_path / "c", resume=True)
+    whole = ImplicitCFNADE(**other).fit(group_counts())
+    np.testing.assert_array_equal(resumed.scores(group_counts()), whole.scores(group_counts()))
 
 
 def test_a_large_catalogue_goes_without_the_direct_path(monkeypatch):

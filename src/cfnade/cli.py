@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -25,7 +26,9 @@ from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender
 from cfnade.evaluation.protocol import ProtocolConfig
 from cfnade.evaluation.sweep import DEFAULT_ALPHAS, sweep
+from cfnade.model.artifact import check_place
 from cfnade.recommender import ImplicitCFNADE
+from cfnade.threads import limited_threads
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -96,6 +99,8 @@ def fit_command(
     A part is held out for early stopping; then the model is trained again on everything. While
     it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume.
     """
+    out = out.resolve()
+    check_place(out)
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
     interactions = reading.read(data)
     model = ImplicitCFNADE.from_preset(
@@ -106,7 +111,8 @@ def fit_command(
         with console.training_progress(model.max_epochs) as callbacks:
             model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
     except KeyboardInterrupt:
-        console.say(f"stopped; go on with the same command and --resume ({checkpoint} is kept)")
+        if checkpoint.exists():
+            console.say(f"stopped; go on with the same command and --resume ({checkpoint} is kept)")
         raise
     model.save(out, data={"name": options.dataset_name(data), **describe(interactions)})
     shutil.rmtree(checkpoint, ignore_errors=True)
@@ -221,6 +227,8 @@ def sweep_command(
     json_file: options.Json = None,
 ) -> None:
     """Draw the paper's Figure 2: test MPR of CF-NADE and IMF against alpha."""
+    if figure is not None and figure.suffix not in (".svg", ".png"):
+        raise ConfigError(f"a figure is an .svg or a .png, got {figure.name!r}")
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     with console.job_progress() as on_progress:
         swept = sweep(
@@ -275,7 +283,10 @@ def recommend_command(
         raise ConfigError("give a history by --history ITEM=COUNT, or by --data TABLE --user ID")
     if user is not None and data is not None:
         reading = Reading(user_col, item_col, count_col, events)
-        counts = options.history_of_user(reading.read(data), user)
+        history_of = options.history_of_user(reading.read(data), user)
+        counts = {ids.get(str(item), item): count for item, count in history_of.items()}
+        if counts and not any(item in catalogue.column_of for item in counts):
+            raise DataError(f"the model knows none of the {len(counts)} items of user {user!r}")
     else:
         counts = options.parse_history(history or [], ids)
     items, scores = recommender.recommend_for(
@@ -339,14 +350,15 @@ def simulate_command(
 
 
 def main() -> None:
-    """Run the command line: 0 done, 2 wrong use or bad input, 1 anything else."""
+    """Run the command line: 0 done, 2 wrong use or bad input, 130 Ctrl-C, 1 anything else."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and give its exit code; whatever goes wrong ends in one line."""
     try:
-        return int(app(arguments, standalone_mode=False, prog_name="cfnade") or 0)
+        with limited_threads():
+            return int(app(arguments, standalone_mode=False, prog_name="cfnade") or 0)
     except (DataError, ConfigError, ArtifactError) as error:
         return _fail(str(error), 2)
     except CfnadeError as error:
@@ -358,6 +370,9 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a place that cannot be read or written, or is full
+        code = 1 if error.errno == errno.ENOSPC else 2
+        return _fail(f"{error.strerror or error}: {error.filename or 'no file'}", code)
     except Exception as error:
         if hasattr(error, "format_message"):  # a wrong option, as typer finds it
             return _fail(f"{error.format_message()} See cfnade --help", 2)

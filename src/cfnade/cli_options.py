@@ -38,7 +38,7 @@ Test = Annotated[
     str | None,
     typer.Option(help="A fixed test part, read like DATA; DATA is then all for training."),
 ]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same outcome.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same outcome.", min=0)]
 Json = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output."),
@@ -104,7 +104,10 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals:
             raise ConfigError(f"--set takes NAME=VALUE, got {pair!r}; for example --set alpha=100")
-        settings[name.strip().replace("-", "_")] = _value(text.strip())
+        key = name.strip().replace("-", "_")
+        if key == "relative_rating":
+            raise ConfigError("relative_rating cannot be set on the command line")
+        settings[key] = _value(text.strip())
     return settings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.feedback import check_number
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out
-from cfnade.errors import ConfigError, DataError, MissingExtraError
+from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
@@ -49,8 +51,12 @@ class ValidationConfig:
     included; None does so if more than 1 % of the pairs were held out."""
 
     def __post_init__(self) -> None:
-        if self.validation_users < 1:
+        if check_number("validation_users", self.validation_users) < 1:
             raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
+        if not 0 <= check_number("validation_share", self.validation_share) < 1:
+            raise ConfigError(
+                f"validation_share must be at least 0 and below 1, got {self.validation_share}"
+            )
 
 
 @dataclass(frozen=True)
@@ -131,9 +137,22 @@ def fit_network(
         from cfnade.model.training import train
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
+    settings = {name: _plain(value) for name, value in settings.items()}
+    if validation is not None and validation.shape != known.shape:
+        raise DataError(
+            f"validation must have the users and items of the counts, {known.shape}; "
+            f"got {validation.shape}"
+        )
     model = _model_config(known.shape[1], settings)
     validating = ValidationConfig(**_of(ValidationConfig, settings))
     callbacks = callbacks or Callbacks()
+
+    n_run: list[int] = []  # epochs that this call ran, not resumed ones
+
+    def on_epoch(epoch: Epoch) -> None:
+        n_run.append(epoch.number)
+        if callbacks.on_epoch is not None:
+            callbacks.on_epoch(epoch)
 
     def run(
         counts: CountMatrix, held_out: CountMatrix | None, part: str, **changes: Any
@@ -145,19 +164,25 @@ def fit_network(
             TrainingConfig(**{**_of(TrainingConfig, settings), **changes}),
             ratings.transform(counts),
             validate=None if held_out is None else _validator(counts, held_out, ratings),
-            on_epoch=callbacks.on_epoch,
+            on_epoch=on_epoch,
             on_step=callbacks.on_step,
             checkpoint=folder,
             resume=resume and folder is not None and folder.exists(),
         )
         return trained, ratings
 
+    if checkpoint is not None and not resume:
+        shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
+    if resume and (checkpoint is None or not (checkpoint / "search").exists()):
+        raise ArtifactError(f"there is no checkpoint in {checkpoint}; start without resuming")
     with limited_threads(settings.get("n_threads")):
         train_counts, held_out = known, validation
         if validation is None:
             train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
         trained, ratings = run(train_counts, held_out, "search")
         best_epoch, epochs = trained.best_epoch, trained.epochs
+        if n_run and checkpoint is not None:  # the search went on: an earlier refit is void
+            shutil.rmtree(checkpoint / "refit", ignore_errors=True)
         if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
             logger.info("training again on all pairs, for %d epochs", best_epoch)
             trained, ratings = run(known, None, "refit", max_epochs=best_epoch, patience=best_epoch)
@@ -215,6 +240,11 @@ def _validator(
         return mean_percentage_ranking(scorer, histories, held_out, relevance)
 
     return validate
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's numbers as Python's own, which JSON and torch take."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _of(config: type, settings: Mapping[str, Any]) -> dict[str, Any]:

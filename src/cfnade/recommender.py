@@ -250,6 +250,8 @@ class ImplicitCFNADE:
             DataError: If the shapes do not fit or an id is not known.
         """
         self._check_fitted()
+        if N < 1:
+            raise ConfigError(f"ask for at least 1 item, got {N}")
         histories = as_count_matrix(user_items)
         is_single = np.ndim(userid) == 0
         n_users = 1 if is_single else len(np.asarray(userid))
@@ -334,7 +336,11 @@ class ImplicitCFNADE:
             info: More to keep in `model.json`, such as where the data came from.
         """
         self._check_fitted()
-        settings = {k: v for k, v in self.get_params().items() if k != "relative_rating"}
+        settings = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+            if name != "relative_rating"
+        }
         training = {
             "best_epoch": self.best_epoch_,
             "validation_mpr": self.validation_mpr_,
@@ -374,8 +380,8 @@ def _stack(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Rows of different lengths as two arrays; what is missing is marked, never made up."""
     width = max((ids.size for ids, _ in rows), default=0)
-    if dtype.kind in "iu":
-        ids = np.full((len(rows), width), -1, dtype=np.int64 if dtype.kind == "i" else dtype)
+    if dtype.kind in "iu" and dtype != np.uint64:
+        ids = np.full((len(rows), width), -1, dtype=np.int64)
     else:
         ids = np.full((len(rows), width), None, dtype=object)
     scores = np.full((len(rows), width), -np.inf, dtype=np.float32)

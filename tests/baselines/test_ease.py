@@ -55,7 +55,7 @@ def test_items_nobody_touched_get_no_weight() -> None:
 
 
 def test_a_huge_catalogue_is_refused_before_memory_is_taken() -> None:
-    with pytest.raises(ConfigError, match=r"EASE needs 160\.0 GB for 200,000 items, above"):
+    with pytest.raises(TrainingError, match=r"EASE needs 160\.0 GB for 200,000 items, above"):
         EASE().fit(csr_array((3, 200_000)))
 
 

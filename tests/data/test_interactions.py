@@ -214,11 +214,19 @@ def test_what_the_train_set_does_not_know_is_left_out_and_told():
     assert aligned.n_dropped_pairs == 3
 
 
-def test_ids_of_different_types_are_found_out():
+def test_integers_and_the_same_integers_as_text_are_the_same_ids():
+    train = interactions([[1, 2]], np.array([7]), np.array([1, 5]))
+    test = interactions([[4, 3]], ["7"], ["5", "new-item"])
+    aligned = align(test, train)
+    assert aligned.counts.toarray().tolist() == [[0.0, 4.0]]
+    assert aligned.n_unknown_item_pairs == 1
+
+
+def test_a_test_set_of_which_nothing_is_known_is_found_out():
     train = interactions([[1]], np.array([7]), np.array([1]))
-    test = interactions([[1]], ["7"], ["1"])
+    test = interactions([[1]], ["u7"], ["i1"])
     with pytest.raises(
-        DataError, match=r"none of the 1 test pairs .* like '7' and '1', .* 7 and 1;"
+        DataError, match=r"none of the 1 test pairs .* like 'u7' and 'i1', .* 7 and 1;"
     ):
         align(test, train)
 

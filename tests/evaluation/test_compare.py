@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cfnade.data.interactions import Interactions
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.compare import compare
 from cfnade.evaluation.contenders import (
     CONTENDERS,
@@ -93,6 +93,20 @@ def test_models_are_found_by_name_and_an_unknown_one_is_told(data):
     with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):
         compare(data, ["svd"])
     assert {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"} == set(CONTENDERS)
+
+
+def test_a_model_that_cannot_be_fitted_is_left_out_and_the_others_stay(data, caplog):
+    class Failing:
+        def search(self, validation, *, max_trials, on_trial=None):
+            raise TrainingError("it broke")
+
+    models = {"broken": Failing(), "popularity": contender("popularity")}
+    assert [r.model for r in compare(data, models).results] == ["popularity"]
+    assert "broken is left out: it broke" in caplog.text
+    with pytest.raises(TrainingError, match="none of the models"):
+        compare(data, {"broken": Failing()})
+    with pytest.raises(ConfigError, match="at least one model"):
+        compare(data, [])
 
 
 def test_the_final_model_is_fitted_on_train_and_validation(data):

@@ -53,7 +53,7 @@ def test_ratings_are_fitted_on_what_is_known_unless_the_papers_order_is_asked_fo
     )
 
 
-def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out(counts):
+def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out(counts, caplog):
     # Users and items of the test come in another order, with strangers among them.
     dense = counts.toarray()
     data = Interactions(counts, np.arange(60), np.arange(20))
@@ -63,6 +63,8 @@ def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out
         np.array([int(np.flatnonzero(dense[5])[0]), int(np.flatnonzero(dense[5] == 0)[0]), 777]),
     )
     protocol = Protocol(data, test)
+    assert "2 of 4 test pairs are left out" in caplog.text
+    assert "1 test pairs are in train as well; they are left out" in caplog.text
     assert protocol.facts["n_unknown_user_pairs"] == 1
     assert protocol.facts["n_unknown_item_pairs"] == 1
     assert protocol.facts["n_overlap_pairs"] == 1
@@ -92,5 +94,6 @@ def test_too_little_data_and_wrong_settings_are_told():
         Protocol(Interactions.from_matrix(csr_array(np.ones((3, 2)))))
     with pytest.raises(DataError, match="validation"):
         Protocol(Interactions.from_matrix(csr_array(np.ones((3, 5)))))
-    with pytest.raises(ConfigError, match="ratings_from"):
-        ProtocolConfig(ratings_from="test")
+    for wrong in ({"ratings_from": "test"}, {"candidates": "some"}, {"test_share": 0.0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            ProtocolConfig(**wrong)

@@ -8,6 +8,7 @@ import pytest
 from cfnade.baselines import Popularity
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import split_counts
+from cfnade.errors import TrainingError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.evaluation.tuning import Trial, Validation, coordinate_search
 
@@ -51,6 +52,19 @@ def test_what_is_not_searched_is_passed_on_and_trials_are_reported():
     )
     assert search.best.settings == {"a": 2, "fixed": "x", "found": 7}
     assert reported == [(1, 9, 2), (2, 9, 1)]
+
+
+def test_a_failed_trial_counts_as_the_worst_and_the_search_goes_on(caplog):
+    def attempt(settings):
+        if settings["a"] == 3:
+            raise TrainingError("diverged")
+        return bowl(settings)
+
+    search = coordinate_search(attempt, {"a": 2, "b": 10.0}, GRID, max_trials=9)
+    assert search.best.settings == {"a": 2, "b": 10.0}
+    assert "diverged" in caplog.text
+    with pytest.raises(TrainingError, match="none of 1 settings could be fitted"):
+        coordinate_search(attempt, {"a": 3}, {"a": (3,)}, max_trials=1)
 
 
 def test_with_nothing_to_search_there_is_one_trial():

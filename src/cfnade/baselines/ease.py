@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cfnade.baselines._histories import checked_histories
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, TrainingError
 from cfnade.model.direct import item_item_weights, likes_of
 
 
@@ -44,8 +44,9 @@ class EASE:
             Itself.
 
         Raises:
-            ConfigError: If the regularization is not above 0, or the catalogue is too large.
-            TrainingError: If the regularization is too small to invert the matrix.
+            ConfigError: If the regularization is not above 0.
+            TrainingError: If the catalogue is too large, or the regularization too small to
+                invert the matrix.
         """
         if not (np.isfinite(self.regularization) and self.regularization > 0):
             raise ConfigError(
@@ -64,7 +65,7 @@ class EASE:
     def _check_memory(self, n_items: int) -> None:
         needed_gb = 4 * n_items**2 / 1e9
         if needed_gb > self.max_memory_gb:
-            raise ConfigError(
+            raise TrainingError(
                 f"EASE needs {needed_gb:.1f} GB for {n_items:,} items, above "
                 f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise it if there is "
                 "that much memory"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.errors import ConfigError
 
 
+def check_number(name: str, value: Any) -> float:
+    """Give back a finite number, and refuse anything else by name."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not np.isfinite(value):
+        raise ConfigError(f"{name} must be finite: a number, got {value!r}")
+    return float(value)
+
+
 def check_alpha(alpha: float) -> None:
     """Refuse a rate of confidence that is not a finite number of at least 0."""
-    if not (np.isfinite(alpha) and alpha >= 0):
+    if check_number("alpha", alpha) < 0:
         raise ConfigError(f"alpha must be finite and at least 0, got {alpha}")
 
 

@@ -230,8 +230,9 @@ def align(test: Interactions, train: Interactions) -> Aligned:
         DataError: If not one pair of the test set is known: the ids are then most likely of
             different types.
     """
-    row_of = _places(test.user_ids, train.user_index)  # (test users,), -1 if unknown
-    column_of = _places(test.item_ids, train.item_index)  # (test items,)
+    # (test users,) and (test items,), -1 if unknown
+    row_of = _places(*_comparable(test.user_ids, train.user_ids, train.user_index))
+    column_of = _places(*_comparable(test.item_ids, train.item_ids, train.item_index))
     pairs = test.counts.tocoo()
     rows, columns = row_of[pairs.row], column_of[pairs.col]  # (n_pairs,) each
     known = (rows >= 0) & (columns >= 0)
@@ -249,6 +250,25 @@ def align(test: Interactions, train: Interactions) -> Aligned:
         n_unknown_user_pairs=int((rows < 0).sum()),
         n_unknown_item_pairs=int((columns < 0).sum()),
         n_dropped_pairs=int((~known).sum()),
+    )
+
+
+def _comparable(
+    ids: NDArray[Any], known: NDArray[Any], index: dict[Hashable, int]
+) -> tuple[NDArray[Any], dict[Hashable, int]]:
+    """Compare ids as text if one side was read as integers and the other as text.
+
+    In a CSV one id that is no integer makes text of the whole column.
+    """
+    kinds = {_is_text(ids), _is_text(known)}
+    if len(kinds) == 1:
+        return ids, index
+    return as_objects([str(i) for i in ids.tolist()]), {str(i): place for i, place in index.items()}
+
+
+def _is_text(ids: NDArray[Any]) -> bool:
+    return ids.dtype.kind in "UT" or (
+        ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.tolist())
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,13 +10,16 @@ from functools import partial
 from typing import Any
 
 from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.contenders import Contender, contender
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Trial
 from cfnade.scorer import Scorer
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_MODELS = ("popularity", "imf", "ease", "cfnade")
-MAX_TRIALS = 15
+MAX_TRIALS = 10
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,10 @@ def compare(
     Raises:
         ConfigError: If there is no such model.
         DataError: If nothing can be held out.
+        TrainingError: If no model could be fitted; one that cannot be is left out.
     """
+    if not models:
+        raise ConfigError("name at least one model to compare")
     protocol = Protocol(data, test, config)
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}
@@ -118,34 +125,45 @@ def compare(
     results = []
     for name, candidate in models.items():
         most = max_trials if isinstance(max_trials, int) else max_trials.get(name, MAX_TRIALS)
-        notify(Progress(name, "search", 0, most))
-        search = candidate.search(
-            protocol.validation,
-            max_trials=most,
-            on_trial=partial(_report_trial, notify, name),
-        )
-        notify(Progress(name, "fit"))
-        started = time.perf_counter()
-        fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
-        seconds = time.perf_counter() - started
-        notify(Progress(name, "test"))
-        evaluation = protocol.test(fitted)
-        results.append(
-            Result(
-                name,
-                evaluation.metrics,
-                evaluation.intervals,
-                round(seconds, 3),
-                round(search.seconds, 3),
-                len(search.trials),
-                search.best.mpr,
-                search.best.settings,
-            )
-        )
+        try:
+            result, fitted = _enter(name, candidate, protocol, most, notify)
+        except TrainingError as error:
+            logger.warning("%s is left out: %s", name, error)
+            continue
+        results.append(result)
         if on_fitted is not None:
             on_fitted(name, fitted)
+    if not results:
+        raise TrainingError(f"none of the models could be fitted: {', '.join(models)}")
     results.sort(key=lambda result: result.metrics["mpr"])
     return Comparison(dataset, data.n_users, data.n_items, data.n_pairs, protocol.facts, results)
+
+
+def _enter(
+    name: str, candidate: Contender, protocol: Protocol, max_trials: int, notify: OnProgress
+) -> tuple[Result, Scorer]:
+    """Choose the settings of one model, fit it and test it."""
+    notify(Progress(name, "search", 0, max_trials))
+    search = candidate.search(
+        protocol.validation, max_trials=max_trials, on_trial=partial(_report_trial, notify, name)
+    )
+    notify(Progress(name, "fit"))
+    started = time.perf_counter()
+    fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
+    seconds = time.perf_counter() - started
+    notify(Progress(name, "test"))
+    evaluation = protocol.test(fitted)
+    result = Result(
+        name,
+        evaluation.metrics,
+        evaluation.intervals,
+        round(seconds, 3),
+        round(search.seconds, 3),
+        len(search.trials),
+        search.best.mpr,
+        search.best.settings,
+    )
+    return result, fitted
 
 
 def _report_trial(notify: OnProgress, name: str, n_done: int, n_most: int, trial: Trial) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
@@ -171,7 +171,8 @@ class CFNADEContender:
         def attempt(settings: dict[str, Any]) -> Trial:
             model = self._model(settings, validation.relative_rating)
             model.fit(validation.train, validation=validation.held_out)
-            assert model.validation_mpr_ is not None
+            if model.validation_mpr_ is None:
+                raise TrainingError("CF-NADE was not validated; is there a validation part?")
             chosen = {**self.changes, **settings, "max_epochs": model.best_epoch_}
             return Trial(chosen, model.validation_mpr_)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from cfnade.data.feedback import check_number
 from cfnade.data.interactions import Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import Split, hold_out, overlap, split_counts, without_overlap
@@ -15,6 +17,8 @@ from cfnade.evaluation.evaluate import Evaluation, evaluate
 from cfnade.evaluation.ranking import Candidates
 from cfnade.evaluation.tuning import Validation
 from cfnade.scorer import Scorer
+
+logger = logging.getLogger(__name__)
 
 RatingsFrom: TypeAlias = Literal["train", "all"]
 
@@ -46,6 +50,11 @@ class ProtocolConfig:
     def __post_init__(self) -> None:
         if self.ratings_from not in ("train", "all"):
             raise ConfigError(f"ratings_from must be train or all, got {self.ratings_from!r}")
+        if self.candidates not in ("unseen", "all"):
+            raise ConfigError(f"candidates must be unseen or all, got {self.candidates!r}")
+        for name in ("test_share", "validation_share"):
+            if not 0 < check_number(name, getattr(self, name)) < 1:
+                raise ConfigError(f"{name} must be above 0 and below 1, got {getattr(self, name)}")
 
 
 class Protocol:
@@ -109,6 +118,17 @@ class Protocol:
         }
         if self.config.candidates == "unseen":
             held_out = without_overlap(data.counts, held_out)
+        if aligned.n_dropped_pairs:
+            logger.warning(
+                "%d of %d test pairs are left out: %d have an unknown user, %d an unknown item",
+                aligned.n_dropped_pairs,
+                test.n_pairs,
+                aligned.n_unknown_user_pairs,
+                aligned.n_unknown_item_pairs,
+            )
+        if n_overlap:
+            what = "left out" if self.config.candidates == "unseen" else "kept, as all are ranked"
+            logger.warning("%d test pairs are in train as well; they are %s", n_overlap, what)
         if held_out.nnz == 0:
             raise DataError(
                 f"nothing is left to test on: of {test.n_pairs} test pairs "

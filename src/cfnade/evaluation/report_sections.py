@@ -214,7 +214,7 @@ def _suggestions(shown: Suggestions, words: Words) -> str:
     recommended = table(
         "Recommended",
         [words.items.capitalize(), "Score", "Have it"],
-        [[r.name, f"{r.score:.2f}", f"{r.share:.0%}"] for r in shown.recommended],
+        [[r.name, f"{r.score:.3f}", f"{r.share:.0%}"] for r in shown.recommended],
     )
     opening = f"<h3>{escape(shown.title)}</h3>{paragraph(shown.note, 'note')}"
     return f'<article class="list">{opening}{history}{recommended}</article>'

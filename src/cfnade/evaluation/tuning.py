@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +11,11 @@ from typing import Any
 
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
+from cfnade.errors import TrainingError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.scorer import Scorer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,11 @@ def coordinate_search(
             if len(trials) >= max_trials:
                 return math.inf
             chosen = {name: grid[name][index] for name, index in zip(names, place, strict=True)}
-            trials[place] = attempt({**start, **chosen})
+            try:
+                trials[place] = attempt({**start, **chosen})
+            except TrainingError as error:
+                logger.warning("a trial failed and counts as the worst: %s", error)
+                trials[place] = Trial({**start, **chosen}, math.inf)
             if on_trial is not None:
                 on_trial(len(trials), max_trials, trials[place])
         return trials[place].mpr
@@ -115,4 +123,7 @@ def coordinate_search(
                 if here != place:
                     place, is_better_somewhere = here, True
                     break  # it got better in this direction; the other is where it came from
-    return Search(list(trials.values()), time.perf_counter() - started)
+    search = Search(list(trials.values()), time.perf_counter() - started)
+    if math.isinf(search.best.mpr):
+        raise TrainingError(f"none of {len(trials)} settings could be fitted; see the log for why")
+    return search

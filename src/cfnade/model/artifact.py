@@ -50,7 +50,7 @@ class Artifact:
 
 
 def save_artifact(artifact: Artifact, folder: Path) -> None:
-    """Write a model; at every moment the folder holds the old one or the new one, whole.
+    """Write a model; a crash leaves the old one, the new one or none, never half of one.
 
     Args:
         artifact: What to write.
@@ -59,8 +59,7 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
     Raises:
         ArtifactError: If the folder holds something that is not a model, or cannot be written.
     """
-    if folder.exists() and not _is_replaceable(folder):
-        raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
+    check_place(folder)
     ratings = artifact.relative_rating
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -102,6 +101,17 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def check_place(folder: Path) -> None:
+    """See that a model may be saved there: a place that is free, or holds a model.
+
+    Raises:
+        ArtifactError: If it holds anything else.
+    """
+    is_model = folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))
+    if folder.exists() and not is_model:
+        raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
 
 
 def load_artifact(folder: Path) -> Artifact:
@@ -160,7 +170,3 @@ def read_description(folder: Path) -> dict[str, Any]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _is_replaceable(folder: Path) -> bool:
-    return folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))

@@ -22,19 +22,24 @@ FORMAT = 1
 
 
 def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint; at every moment the folder holds the old one or the new one, whole.
+    """Write a checkpoint; a crash leaves the old one, the new one or none, never half of one.
 
     Args:
         folder: Where it goes; what is there is replaced.
         tensors: Weights and optimiser state by name.
         state: All else, as JSON can hold it.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ArtifactError(f"cannot keep a checkpoint in {folder}: {error}") from error
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, new / TENSORS)
         (new / STATE).write_text(json.dumps({"format": FORMAT, **state}))
         replace_folder(new, folder)
+    except (OSError, SafetensorError) as error:
+        raise ArtifactError(f"cannot keep a checkpoint in {folder}: {error}") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from cfnade.data.feedback import check_alpha
+from cfnade.data.feedback import check_alpha, check_number
 from cfnade.errors import ConfigError
 
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]
@@ -112,30 +112,29 @@ class TrainingConfig:
     """Of the first weights, the orderings, the order of users and dropout."""
 
     def is_validated(self, epoch: int) -> bool:
-        """Whether validation is looked at after this epoch; always after the last one."""
-        return epoch % self.validate_every == 0 or epoch == self.max_epochs
+        """Whether validation is looked at after this epoch."""
+        return epoch % min(self.validate_every, self.max_epochs) == 0
 
     def __post_init__(self) -> None:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
         _at_least("batch_size", self.batch_size, 1)
-        _at_least("max_epochs", self.max_epochs, 0)
+        _at_least("max_epochs", self.max_epochs, 1)
         _at_least("validate_every", self.validate_every, 1)
         _at_least("patience", self.patience, 1)
         _at_least("seed", self.seed, 0)
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigError(f"learning_rate must be above 0, got {self.learning_rate}")
+        for name in ("learning_rate", "direct_l2"):
+            if check_number(name, getattr(self, name)) <= 0:
+                raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in ("weight_decay", "item_l2"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name} must be at least 0, got {value}")
-        if not (np.isfinite(self.direct_l2) and self.direct_l2 > 0):
-            raise ConfigError(f"direct_l2 must be above 0, got {self.direct_l2}")
+            if check_number(name, getattr(self, name)) < 0:
+                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("dropout", "weight_average", "direct_dropout"):
-            if not 0 <= getattr(self, name) < 1:
+            if not 0 <= check_number(name, getattr(self, name)) < 1:
                 raise ConfigError(
                     f"{name} must be at least 0 and below 1, got {getattr(self, name)}"
                 )
-        if self.context_share is not None and not 0 <= self.context_share < 1:
+        share = self.context_share
+        if share is not None and not 0 <= check_number("context_share", share) < 1:
             raise ConfigError(
                 f"context_share must be at least 0 and below 1, or None, got {self.context_share}"
             )

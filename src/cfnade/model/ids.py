@@ -36,7 +36,7 @@ def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
     if ids.dtype.kind in "mM":
         text = np.datetime_as_string(ids) if ids.dtype.kind == "M" else ids.astype(np.int64)
         return {"dtype": ids.dtype.str, "types": None, "ids": text.tolist()}
-    values = ids.tolist()
+    values = [v.item() if isinstance(v, np.generic) else v for v in ids.tolist()]
     types = [_type_name(value) for value in values]
     return {
         "dtype": ids.dtype.str if ids.dtype.kind in "iufbU" else "object",
