@@ -93,7 +93,7 @@ QUICK = Scale(
     max_trials={"imf": 1, "ease": 1, "cfnade": 1},
     max_trials_per_alpha=1,
     n_households=200,
-    min_item_users=100,
+    min_item_users=250,
     cfnade={"n_hidden": 16, "max_epochs": 3, "patience": 1},
 )
 """To see in seconds that all of it works; its figures mean little."""

@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import spotrf, spotri
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 from cfnade.errors import TrainingError
 
+_ONE_THREAD_UP_TO = 5_000  # items; one thread inverts these in a second or two
 _GRAM_ROWS = 1024  # rows of the Gram matrix made at once, so that its sparse form stays small
 
 
@@ -34,7 +36,10 @@ def item_item_weights(counts: csr_array, l2: float, dropout: float = 0.0) -> NDA
     P = _gram(counts)
     diagonal = np.diag_indices_from(P)
     P[diagonal] += l2 + P[diagonal] * (dropout / (1.0 - dropout))
-    _invert_in_place(P)
+    # On a busy machine two BLAS threads wait for each other: 8 s instead of 0.1 s at 1,865 items.
+    n_threads = 1 if len(P) <= _ONE_THREAD_UP_TO else None
+    with threadpool_limits(n_threads, "blas"):
+        _invert_in_place(P)
     P /= -np.diag(P).copy()  # divides column j by P_jj
     np.fill_diagonal(P, 0.0)
     return P
