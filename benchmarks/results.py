@@ -17,6 +17,7 @@ from typing import Any
 from cfnade import Interactions, read_interactions
 from cfnade.data.datasets import complete_journey
 from cfnade.evaluation.compare import Progress, compare
+from cfnade.evaluation.metrics import DEFAULT_METRICS
 from cfnade.evaluation.plot_style import save_figure
 from cfnade.evaluation.plots import sweep_plot
 from cfnade.evaluation.sweep import Sweep, SweepPoint, sweep
@@ -28,15 +29,6 @@ TRIALS = {"imf": 10, "ease": 6, "cfnade": 4, "cfnade-paper": 1}
 """Settings that each model may try on validation: the more, the faster a trial is."""
 
 ALPHAS = (3.0, 10.0, 30.0, 100.0, 300.0)
-COLUMNS = (
-    "mpr",
-    "mpr_unweighted",
-    "recall@20",
-    "recall@50",
-    "recall_full@20",
-    "ndcg@20",
-    "ndcg@100",
-)
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ def section(name: str, dataset: Dataset, outcome: dict[str, Any]) -> str:
     ]
     for result in comparison["results"]:
         low, high = result["intervals"]["mpr"]
-        figures = [f"{result['metrics'][metric]:.4f}" for metric in COLUMNS[2:]]
+        figures = [f"{result['metrics'][metric]:.4f}" for metric in DEFAULT_METRICS[2:]]
         cells = [
             result["model"],
             f"{result['metrics']['mpr']:.2f} ({low:.2f}-{high:.2f})",

@@ -67,12 +67,18 @@ def training_progress(max_epochs: int) -> Iterator[Callbacks]:
     with progress_bar() as progress:
         task = progress.add_task("training", total=max_epochs)
 
+        seen: list[Epoch] = []
+
         def on_epoch(epoch: Epoch) -> None:
-            mpr = "" if epoch.validation_mpr is None else f", MPR {epoch.validation_mpr:.2f} %"
+            seen.append(epoch)
+            is_refit = sum(e.number == 1 for e in seen) > 1
+            mprs = [e.validation_mpr for e in seen if e.validation_mpr is not None]
+            found = f", validation MPR {mprs[-1]:.2f} %" if mprs else ""
+            doing = "again on all pairs, epoch" if is_refit else "epoch"
             progress.update(
                 task,
                 completed=epoch.number,
-                description=f"epoch {epoch.number}: loss {epoch.loss:.4f}{mpr}",
+                description=f"{doing} {epoch.number}: loss {epoch.loss:.4f}{found}",
             )
 
         def on_step(step: int, n_steps: int) -> None:
