@@ -102,15 +102,14 @@ def test_filters_work_together(model):
         model.recommend(0, history, items=["x"])
 
 
-def test_rows_of_a_batch_with_fewer_candidates_are_marked_not_made_up(model):
+def test_rows_of_a_batch_with_fewer_candidates_are_shorter_never_padded(model):
     histories = csr_array(np.array([[1.0] * 19 + [0], [1.0] + [0.0] * 19]))
     ids, scores = model.recommend([0, 1], histories, N=3)
-    assert ids[0].tolist() == ["i19", None, None]
-    assert scores[0, 1:].tolist() == [-np.inf, -np.inf]
-    assert None not in ids[1]
-    by_number = ImplicitCFNADE(**SMALL).fit(group_counts())
-    ids, _ = by_number.recommend([0, 1], histories, N=3)
-    assert ids[0].tolist() == [19, -1, -1]
+    assert ids.shape == scores.shape == (2,)
+    assert ids[0].tolist() == ["i19"] and scores[0].shape == (1,)
+    assert ids[1].shape == scores[1].shape == (3,)
+    ids, scores = model.recommend([0, 1], histories[[0, 0]], N=3)
+    assert ids.tolist() == [["i19"], ["i19"]] and scores.shape == (2, 1)
 
 
 def test_unsigned_ids_and_numpy_settings_are_fine(tmp_path):
@@ -118,9 +117,10 @@ def test_unsigned_ids_and_numpy_settings_are_fine(tmp_path):
     data = Interactions(group_counts(), np.arange(60), item_ids)
     model = ImplicitCFNADE(**{**SMALL, "n_hidden": np.int64(4), "random_state": np.int64(1)})
     model.fit(data).save(tmp_path / "model")
-    histories = csr_array(np.array([[1.0] * 19 + [0], [1.0] + [0.0] * 19]))
-    assert ImplicitCFNADE.load(tmp_path / "model").recommend([0, 1], histories, N=2)[0][0, 1] == -1
-    with pytest.raises(ConfigError, match="at least 1 item"):
+    histories = csr_array(np.array([[1.0] * 18 + [0, 0], [1.0] + [0.0] * 19]))
+    ids, _ = ImplicitCFNADE.load(tmp_path / "model").recommend([0, 1], histories, N=2)
+    assert ids.dtype == np.uint32 and ids.shape == (2, 2)
+    with pytest.raises(ConfigError, match="at least 1"):
         model.recommend(0, histories[[0]], N=0)
 
 

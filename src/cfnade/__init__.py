@@ -22,6 +22,7 @@ from cfnade.errors import (
     TrainingError,
 )
 from cfnade.evaluation.evaluate import Evaluation, evaluate
+from cfnade.explanation import Effect, Explanation
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
 
@@ -32,7 +33,9 @@ __all__ = [
     "CfnadeError",
     "ConfigError",
     "DataError",
+    "Effect",
     "Evaluation",
+    "Explanation",
     "ImplicitCFNADE",
     "Interactions",
     "MissingExtraError",

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from cfnade.data.catalogue import Catalogue, Unknown
+from cfnade.answers import Answers
+from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError
+from cfnade.explanation import Explanation
+from cfnade.filters import Items
 from cfnade.fitting import Callbacks, NetworkScorer, fit_network
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
 from cfnade.model.config import PRESETS, Activation, InputScale, Optimizer
-from cfnade.model.inference import sigmoid
-from cfnade.ranking import top_items
+from cfnade.ranking import Ranked, stack
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
@@ -50,6 +53,7 @@ class ImplicitCFNADE:
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
     """
 
+    _answers: Answers
     scorer_: NetworkScorer
     n_features_in_: int
     catalogue_: Catalogue
@@ -204,6 +208,7 @@ class ImplicitCFNADE:
         self.scorer_ = scorer
         self.catalogue_ = catalogue
         self.n_features_in_ = len(catalogue)
+        self._answers = Answers(scorer, catalogue)
 
     # Recommending ------------------------------------------------------------------------------
 
@@ -216,115 +221,206 @@ class ImplicitCFNADE:
         Returns:
             (n_users, n_items).
         """
-        self._check_fitted()
-        return self.scorer_.scores(as_count_matrix(histories))
+        return self._fitted().scorer.scores(as_count_matrix(histories))
 
     def recommend(
         self,
-        userid: int | NDArray[np.integer] | list[int],
+        userid: Any,
         user_items: Any,
         N: int = 10,  # noqa: N803 (implicit's name)
         filter_already_liked_items: bool = True,
-        filter_items: Iterable[Hashable] | None = None,
-        items: Iterable[Hashable] | None = None,
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        filter_items: Items | None = None,
+        recalculate_user: bool = True,
+        items: Items | None = None,
+        *,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
         """Recommend for one user or many, with the signature of the `implicit` library.
 
+        `items` and `filter_items` may be given together, and each of them as
+
+        - ids, for all users;
+        - a list with one list, set or array of ids for each user;
+        - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items).
+
         Args:
-            userid: Only its shape matters, as there is no table of users: a number gives one
-                row of results, an array as many rows as it has entries.
-            user_items: Counts of these users, sparse, one row for each userid in that order
-                (1, n_items) or (n_users, n_items).
+            userid: Only its shape matters, as there is no table of users: a single value gives
+                one answer, a list or array as many as it has entries.
+            user_items: Counts of these users, sparse, one row for each userid in that order:
+                `user_items[userid]`.
             N: Items to recommend.
             filter_already_liked_items: Leave out what is in the user's history.
-            filter_items: Ids never to recommend.
-            items: Ids to choose from; with `filter_items`, those of them that are not filtered.
+            filter_items: Never to recommend.
+            recalculate_user: Taken from code written for `implicit`; a user is always computed
+                from `user_items`, so it changes nothing.
+            items: To choose from.
+            unknown: What to do about ids in the filters that the model does not know.
 
         Returns:
             Item ids and probabilities, best first: (n,) each for a single user, (n_users, n)
-            each for an array. n is below N if fewer items can be recommended; rows of an array
-            that have fewer than others end in id -1 (None for ids that are not integers) and
-            probability -inf.
+            each for many. n is below N if fewer items can be recommended; if it differs between
+            users, both are object arrays (n_users,) that hold one array for each user. Nothing
+            is ever padded.
 
         Raises:
             DataError: If the shapes do not fit or an id is not known.
         """
-        self._check_fitted()
-        if N < 1:
-            raise ConfigError(f"ask for at least 1 item, got {N}")
-        histories = as_count_matrix(user_items)
+        answers, n = self._fitted(), _at_least_one(N)
+        histories = as_histories(user_items)
         is_single = np.ndim(userid) == 0
-        n_users = 1 if is_single else len(np.asarray(userid))
+        n_users = 1 if is_single else len(userid)
         if histories.shape != (n_users, self.n_features_in_):
             raise DataError(
                 f"user_items must have one row for each userid and one column for each item, "
                 f"({n_users}, {self.n_features_in_}); got {histories.shape}; pass "
                 "user_items[userid]"
             )
-        allowed = self._allowed(items, filter_items)
-        chosen = []
-        for row, scores in enumerate(self.scores(histories)):
-            row_allowed = allowed
-            if filter_already_liked_items:
-                row_allowed = allowed.copy()
-                row_allowed[histories.indices[slice(*histories.indptr[row : row + 2])]] = False
-            columns = top_items(scores, N, row_allowed)
-            chosen.append((self.catalogue_.ids[columns], sigmoid(scores[columns])))
-        return chosen[0] if is_single else _stack(chosen, self.catalogue_.ids.dtype)
+        left_out = (histories,) if filter_already_liked_items else ()
+        candidates = answers.candidates(n_users, items, filter_items, unknown, left_out)
+        found = answers.recommend(histories, n, candidates)
+        return found[0] if is_single else stack(found, self.catalogue_.ids, n)
 
     def recommend_for(
         self,
-        history: Mapping[Any, float] | Iterable[Any],
+        history: History,
         n: int = 10,
         *,
+        disliked: Mapping[Any, float] | Iterable[Any] | None = None,
         filter_already_liked_items: bool = True,
-        filter_items: Iterable[Hashable] | None = None,
-        items: Iterable[Hashable] | None = None,
+        filter_items: Items | None = None,
+        items: Items | None = None,
         unknown: Unknown = "raise",
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    ) -> Ranked:
         """Recommend for anyone's history by item id.
 
         Args:
-            history: Counts by item id, or ids alone for a count of 1 each (repeats add up).
+            history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or a
+                row of counts, sparse.
             n: Items to recommend.
+            disliked: Items known to be disliked, never recommended: confidences of at least 1 by
+                item id (Eq. 9 with like 0; 1 says no more than an item not seen), or ids alone
+                for 1 + alpha, as sure as the surest like.
             filter_already_liked_items: Leave out what is in the history.
-            filter_items: Ids never to recommend.
-            items: Ids to choose from.
-            unknown: What to do about items in the history that the model does not know.
+            filter_items: Never to recommend, as in `recommend`.
+            items: To choose from, as in `recommend`.
+            unknown: What to do about items that the model does not know, wherever they are.
 
         Returns:
             Item ids and probabilities, best first, (at most n,) each.
 
         Raises:
-            DataError: If a count is not a finite number of at least 0, or an item is not known.
+            DataError: If a count is not a finite number of at least 0, an item is not known, or
+                one is both liked and disliked.
         """
-        self._check_fitted()
-        row = self.catalogue_.history(history, unknown=unknown)
-        return self.recommend(
-            0,
-            row,
-            n,
-            filter_already_liked_items=filter_already_liked_items,
-            filter_items=filter_items,
-            items=items,
-        )
+        answers = self._fitted()
+        known = answers.evidence(history, disliked, unknown)
+        left_out = (known.counts if filter_already_liked_items else None, known.disliked)
+        candidates = answers.candidates(1, items, filter_items, unknown, left_out)
+        return answers.recommend(known.counts, _at_least_one(n), candidates, known.disliked)[0]
 
-    def _allowed(
-        self, items: Iterable[Hashable] | None, filter_items: Iterable[Hashable] | None
-    ) -> NDArray[np.bool_]:
-        """Items that may be recommended, (n_items,)."""
-        allowed = np.full(self.n_features_in_, items is None)
-        if items is not None:
-            allowed[self.catalogue_.columns(items)] = True
-        if filter_items is not None:
-            allowed[self.catalogue_.columns(filter_items)] = False
-        return allowed
+    def explain(
+        self,
+        history: History,
+        itemid: Hashable,
+        *,
+        disliked: Mapping[Any, float] | Iterable[Any] | None = None,
+        unknown: Unknown = "raise",
+    ) -> Explanation:
+        """Tell what each entry of a history does for an item: exactly, by leaving it out.
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "scorer_"):
+        Where `implicit` has `explain(userid, user_items, itemid)`, pass `user_items[userid]`.
+
+        Args:
+            history: As in `recommend_for`.
+            itemid: The item to explain, recommended or not.
+            disliked: As in `recommend_for`.
+            unknown: What to do about items of the history that the model does not know.
+
+        Returns:
+            The item's probability, and the signed effects of all entries, largest first.
+
+        Raises:
+            DataError: As `recommend_for`, and if the item to explain is not known.
+        """
+        answers = self._fitted()
+        return answers.explain(answers.evidence(history, disliked, unknown), itemid)
+
+    # What is alike -----------------------------------------------------------------------------
+
+    def similar_items(
+        self,
+        itemid: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        *,
+        filter_items: Items | None = None,
+        items: Items | None = None,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
+        """Find the items that are recommended to the same people.
+
+        Args:
+            itemid: An item id, or a list or array of them; it must be known.
+            N: Items to find, the item itself included, which comes first.
+            filter_items: Never to give, as in `recommend`; for each id where there are many.
+            items: To choose from, likewise.
+            unknown: What to do about ids in the filters that the model does not know.
+
+        Returns:
+            Item ids and similarities, best first: (n,) each for one id, (n_ids, n) for many, as
+            in `recommend`. A similarity is a cosine, 1 for the item itself.
+
+        Raises:
+            DataError: If an id is not known.
+        """
+        answers, n = self._fitted(), _at_least_one(N)
+        is_single = not isinstance(itemid, (list, np.ndarray))
+        columns = self.catalogue_.columns([itemid] if is_single else itemid)
+        candidates = answers.candidates(len(columns), items, filter_items, unknown)
+        found = answers.similar_items(np.array(columns, dtype=np.int64), n, candidates)
+        return found[0] if is_single else stack(found, self.catalogue_.ids, n)
+
+    def similar_users(
+        self,
+        history: Any,
+        user_items: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        *,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
+        """Find the users whose histories say most nearly the same.
+
+        There is no table of users, so the caller gives the histories to search.
+
+        Args:
+            history: Of the one asked about as in `recommend_for`; or of many, counts, sparse,
+                (n_asked, n_items) with n_asked other than 1.
+            user_items: Counts of the users to search, sparse, (n_users, n_items). One who is
+                asked about and among them is found first.
+            N: Users to find.
+            unknown: What to do about items of the history that the model does not know.
+
+        Returns:
+            Rows of `user_items` and similarities, best first: (n,) each for one history,
+            (n_asked, n) for many. A similarity is a cosine between hidden layers.
+
+        Raises:
+            DataError: If the shapes do not fit or an item is not known.
+        """
+        answers = self._fitted()
+        is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
+        if is_single:
+            asked = self.catalogue_.history(history, unknown=unknown)
+        else:
+            asked = as_count_matrix(history)
+        found = answers.similar_users(asked, as_count_matrix(user_items), _at_least_one(N))
+        return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
+
+    def _fitted(self) -> Answers:
+        if not hasattr(self, "_answers"):
             raise ConfigError(
                 f"this {type(self).__name__} is not fitted yet; call fit(counts) or load(folder)"
             )
+        return self._answers
 
     # Files -------------------------------------------------------------------------------------
 
@@ -335,7 +431,7 @@ class ImplicitCFNADE:
             folder: Where it goes; a model in its place is replaced.
             info: More to keep in `model.json`, such as where the data came from.
         """
-        self._check_fitted()
+        self._fitted()
         settings = {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params().items()
@@ -375,17 +471,7 @@ class ImplicitCFNADE:
         return model
 
 
-def _stack(
-    rows: list[tuple[NDArray[Any], NDArray[np.float32]]], dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Rows of different lengths as two arrays; what is missing is marked, never made up."""
-    width = max((ids.size for ids, _ in rows), default=0)
-    if dtype.kind in "iu" and dtype != np.uint64:
-        ids = np.full((len(rows), width), -1, dtype=np.int64)
-    else:
-        ids = np.full((len(rows), width), None, dtype=object)
-    scores = np.full((len(rows), width), -np.inf, dtype=np.float32)
-    for row, (row_ids, row_scores) in enumerate(rows):
-        ids[row, : row_ids.size] = row_ids
-        scores[row, : row_scores.size] = row_scores
-    return ids, scores
+def _at_least_one(n: int) -> int:
+    if n < 1:
+        raise ConfigError(f"ask for at least 1, got {n}")
+    return n

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, csr_matrix
 
-from cfnade.data.catalogue import Catalogue
-from cfnade.errors import DataError
+from cfnade.data.catalogue import Catalogue, as_histories
+from cfnade.errors import ConfigError, DataError
 
 FILMS = Catalogue(np.array([10, 20, 30]), np.array(["Alien", "Brazil", "Casablanca"], dtype=object))
 
@@ -31,3 +32,45 @@ def test_a_history_becomes_a_row_of_counts():
 def test_a_text_is_no_history():
     with pytest.raises(DataError, match="got the text 'Alien'"):
         FILMS.history("Alien")
+
+
+def test_a_row_of_counts_is_a_history_already():
+    counts = csr_array(np.array([[1.0, 0.0, 4.0]]))
+    for row in (counts, counts[0], csr_matrix(counts), csr_matrix(counts)[0]):
+        assert FILMS.history(row).toarray().tolist() == [[1.0, 0.0, 4.0]]
+        assert as_histories(row).shape == (1, 3)
+    with pytest.raises(DataError, match=r"one row of counts, \(1, 3\); got \(2, 3\)"):
+        FILMS.history(csr_array((2, 3)))
+
+
+def test_dislikes_are_confidences_of_at_least_one():
+    assert FILMS.dislikes({30: 4, 10: 1}, weight=9.0).toarray().tolist() == [[1.0, 0.0, 4.0]]
+    assert FILMS.dislikes([20, 20], weight=9.0).toarray().tolist() == [[0.0, 9.0, 0.0]]
+    for weight in (0.5, 0, -3, float("nan"), float("inf")):
+        with pytest.raises(DataError, match="weights of disliked items must be finite"):
+            FILMS.dislikes({10: weight}, weight=9.0)
+    with pytest.raises(DataError, match="must be numbers"):
+        FILMS.dislikes({10: "much"}, weight=9.0)
+    with pytest.raises(DataError, match="got the text 'Alien'"):
+        FILMS.dislikes("Alien", weight=9.0)
+
+
+def test_strangers_raise_warn_or_are_ignored_wherever_they_are(caplog):
+    readings = [
+        lambda unknown: FILMS.columns([10, 7], unknown=unknown),
+        lambda unknown: FILMS.history([10, 7], unknown=unknown).indices.tolist(),
+        lambda unknown: FILMS.dislikes([10, 7], weight=9.0, unknown=unknown).indices.tolist(),
+    ]
+    for read in readings:
+        with pytest.raises(DataError, match="item 7 is not in this model"):
+            read("raise")
+        assert read("ignore") == [0] and not caplog.records
+        assert read("warn") == [0] and "item 7 is not in this model" in caplog.text
+        caplog.clear()
+        with pytest.raises(ConfigError, match="one of raise, warn, ignore; got 'shrug'"):
+            read("shrug")
+
+
+def test_a_text_is_no_list_of_items():
+    with pytest.raises(DataError, match="got the text 'Alien'"):
+        FILMS.columns("Alien")

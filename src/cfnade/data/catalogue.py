@@ -6,19 +6,22 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
 
 Unknown: TypeAlias = Literal["raise", "warn", "ignore"]
 """What to do about items that are not in the catalogue."""
+
+History: TypeAlias = Mapping[Any, float] | Iterable[Any]
+"""Counts by item id; ids alone; or a sparse row of counts, (1, n_items) or (n_items,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,25 +48,31 @@ class Catalogue:
             return str(item)
         return str(self.names[self.column_of[item]])
 
-    def columns(self, items: Iterable[Hashable]) -> list[int]:
+    def columns(self, items: Iterable[Hashable], *, unknown: Unknown = "raise") -> list[int]:
         """Columns of items by id.
 
-        Raises:
-            DataError: If one is not in the catalogue.
-        """
-        listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
-        strangers = [item for item in listed if item not in self.column_of]
-        if strangers:
-            raise DataError(self._not_known(strangers))
-        return [self.column_of[item] for item in listed]
+        Args:
+            items: Ids.
+            unknown: What to do about items that are not in the catalogue.
 
-    def history(
-        self, history: Mapping[Any, float] | Iterable[Any], *, unknown: Unknown = "raise"
-    ) -> CountMatrix:
+        Returns:
+            Columns of the known ones, in the order given.
+
+        Raises:
+            DataError: If one is not in the catalogue and that is to be raised.
+        """
+        if isinstance(items, str):
+            raise DataError(f"items are a list of ids, got the text {items!r}")
+        listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
+        self._tell_strangers(listed, unknown)
+        return [self.column_of[item] for item in listed if item in self.column_of]
+
+    def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
         """A history by item id as a row of counts.
 
         Args:
-            history: Counts by item id, or ids alone for a count of 1 each (repeats add up).
+            history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or
+                a row of counts already, sparse, (1, n_items) or (n_items,).
             unknown: What to do about items that are not in the catalogue.
 
         Returns:
@@ -72,26 +81,85 @@ class Catalogue:
         Raises:
             DataError: If a count is not a finite number of at least 0, or an item is unknown.
         """
+        if issparse(history):
+            row = as_histories(history)
+            if row.shape != (1, len(self)):
+                raise DataError(
+                    f"a history is one row of counts, (1, {len(self)}); got {row.shape}; "
+                    "pass user_items[userid]"
+                )
+            return row
         if isinstance(history, str):
             raise DataError(f"a history is a mapping or list of item ids, got the text {history!r}")
-        pairs = history.items() if isinstance(history, Mapping) else [(i, 1.0) for i in history]
-        known = [(self.column_of[item], count) for item, count in pairs if item in self.column_of]
-        strangers = [item for item, _ in pairs if item not in self.column_of]
-        if strangers and unknown == "raise":
-            raise DataError(self._not_known(strangers))
-        if strangers and unknown == "warn":
-            logger.warning("%s", self._not_known(strangers))
-        columns = [column for column, _ in known]
-        try:
-            counts = np.array([count for _, count in known], dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the counts in a history must be numbers") from None
-        rows = np.zeros(len(columns), dtype=np.int64)
-        return as_count_matrix(csr_array((counts, (rows, columns)), (1, len(self))))
+        if isinstance(history, Mapping):
+            return self._row(list(history.items()), unknown, "counts in a history")
+        return self._row([(item, 1.0) for item in history], unknown, "counts in a history")
 
-    def _not_known(self, items: list[Any]) -> str:
-        others = f" and {len(items) - 1} more are" if len(items) > 1 else " is"
-        return (
-            f"item {items[0]!r}{others} not in this model ({len(self):,} items); "
+    def dislikes(
+        self,
+        disliked: Mapping[Any, float] | Iterable[Any],
+        *,
+        weight: float,
+        unknown: Unknown = "raise",
+    ) -> CountMatrix:
+        """Negative evidence by item id as a row of confidences.
+
+        Args:
+            disliked: Confidences of at least 1 by item id, or ids alone.
+            weight: Confidence of ids alone.
+            unknown: What to do about items that are not in the catalogue.
+
+        Returns:
+            Confidences, (1, n_items).
+
+        Raises:
+            DataError: If a confidence is not a finite number of at least 1, or an item is unknown.
+        """
+        if isinstance(disliked, str):
+            raise DataError(f"disliked is a mapping or list of item ids, got the text {disliked!r}")
+        if not isinstance(disliked, Mapping):
+            disliked = dict.fromkeys(disliked, weight)
+        return self._row(list(disliked.items()), unknown, "weights of disliked items", least=1.0)
+
+    def _row(
+        self, pairs: list[tuple[Any, float]], unknown: Unknown, what: str, least: float = 0.0
+    ) -> CountMatrix:
+        """Values by item id as a row, (1, n_items)."""
+        self._tell_strangers([item for item, _ in pairs], unknown)
+        known = [(self.column_of[item], value) for item, value in pairs if item in self.column_of]
+        try:
+            values = np.array([value for _, value in known], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"the {what} must be numbers") from None
+        if not (np.isfinite(values) & (values >= least)).all():
+            raise DataError(f"the {what} must be finite and at least {least:g}")
+        columns = [column for column, _ in known]
+        rows = np.zeros(len(columns), dtype=np.int64)
+        return as_count_matrix(csr_array((values, (rows, columns)), (1, len(self))))
+
+    def _tell_strangers(self, items: list[Any], unknown: Unknown) -> None:
+        """Raise, warn or be silent about items that are not in the catalogue."""
+        if unknown not in get_args(Unknown):
+            choices = ", ".join(get_args(Unknown))
+            raise ConfigError(f"unknown must be one of {choices}; got {unknown!r}")
+        strangers = [item for item in items if item not in self.column_of]
+        if not strangers or unknown == "ignore":
+            return
+        others = f" and {len(strangers) - 1} more are" if len(strangers) > 1 else " is"
+        message = (
+            f"item {strangers[0]!r}{others} not in this model ({len(self):,} items); "
             "leave out what it does not know, or train it again"
         )
+        if unknown == "raise":
+            raise DataError(message)
+        logger.warning("%s", message)
+
+
+def as_histories(matrix: Any) -> CountMatrix:
+    """Counts of one user or many; the row of one user may have a single dimension.
+
+    `csr_array[user]` has the shape (n_items,) where `csr_matrix[user]` has (1, n_items).
+    """
+    if issparse(matrix) and len(matrix.shape) == 1:
+        matrix = matrix.reshape(1, -1)
+    return as_count_matrix(matrix)

@@ -100,15 +100,17 @@ class RelativeRating:
         return csr_array((ratings, counts.indices, counts.indptr), shape=counts.shape)
 
     @cached_property
-    def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """All distinct counts, and a sorted key for each entry of `distinct_counts_`.
+    def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """All distinct counts, a sorted key for each entry of `distinct_counts_`, and numbers.
 
-        One search serves all items: the item leads the key, the rank of the count follows.
+        One search serves all items: the item leads the key, the rank of the count follows. The
+        numbers are `n_watchers_up_to_` with a 0 at the end that serves items without watchers.
         """
         values = np.unique(self.distinct_counts_)
         item_of = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
         ranks = np.searchsorted(values, self.distinct_counts_) + 1
-        return values, _keys(item_of, ranks, values.size + 1)
+        up_to = np.concatenate([self.n_watchers_up_to_, [0]])
+        return values, _keys(item_of, ranks, values.size + 1), up_to
 
     def of_pairs(
         self, items: NDArray[np.integer], counts: NDArray[np.floating]
@@ -122,11 +124,10 @@ class RelativeRating:
         Returns:
             In (0, 1], (n_pairs,).
         """
-        values, seen = self._search_keys
+        values, seen, up_to = self._search_keys
         asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
         position = np.searchsorted(seen, asked, side="right") - 1  # last distinct count <= asked
         starts, ends = self.item_starts_[items], self.item_starts_[np.asarray(items) + 1]
-        up_to = np.concatenate([self.n_watchers_up_to_, [0]])  # the last one serves empty items
         n_watchers = np.where(ends > starts, up_to[ends - 1], 0)
         below_all = position < starts
         n_no_more = np.where(below_all, 1, up_to[position])

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.splitting import overlap
 from cfnade.errors import ConfigError, DataError
+from cfnade.ranking import rows_per_block
 from cfnade.scorer import Scorer
 
 Candidates: TypeAlias = Literal["unseen", "all"]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many of how many users are done."""
-
-_BLOCK_BYTES = 64 * 2**20  # float32 scores of one block of users
 
 # Comparing all scores with one held-out score is cheap, sorting them serves any number of
 # held-out items: at 3,416 and 17,348 items the costs cross at 6 and 14 held-out items.
@@ -72,7 +71,7 @@ def place_held_out(
     """
     n_items = held_out.shape[1]
     if block_size is None:
-        block_size = max(1, _BLOCK_BYTES // (4 * max(n_items, 1)))
+        block_size = rows_per_block(n_items)
     _check(histories, held_out, candidates, block_size)
     n_held_out = np.diff(held_out.indptr)
     users = np.flatnonzero(n_held_out)

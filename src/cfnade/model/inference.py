@@ -39,39 +39,70 @@ class NumpyNetwork:
         all_disliked = dislike_scale(config) * weights["dislike_weight"].sum(axis=0)
         self.empty_input: NDArray[np.float32] = weights["hidden_bias"] + all_disliked
 
-    def hidden(self, ratings: csr_array) -> NDArray[np.float32]:
+    def hidden(self, ratings: csr_array, disliked: csr_array | None = None) -> NDArray[np.float32]:
         """Hidden layer of each history (Eq. 13), at the cost of the items in it.
 
         Args:
             ratings: Relative ratings, sparse, (n_users, n_items).
+            disliked: Confidence, at least 1, of items known to be disliked, none of them among
+                the ratings, sparse, (n_users, n_items). With like 0 and confidence c such an
+                item gives Eq. 13 `c A` instead of A; 1 is the same as unobserved.
 
         Returns:
             (n_users, n_hidden).
         """
-        pairs = (ratings.indices, ratings.indptr)
-        context = csr_array((confidence(ratings.data, self.config.alpha), *pairs), ratings.shape)
-        weights = csr_array((input_weight(context, self.config), *pairs), ratings.shape)
-        scale = np.full(ratings.nnz, dislike_scale(self.config), dtype=np.float32)
-        likes = csr_array((scale, *pairs), ratings.shape)
+        return self.hidden_of(self.first_input(ratings, disliked))
+
+    def first_input(
+        self, ratings: csr_array, disliked: csr_array | None = None
+    ) -> NDArray[np.float32]:
+        """What the first hidden layer is the activation of; arguments as for `hidden`.
+
+        Returns:
+            (n_users, n_hidden).
+        """
+        A_scale = dislike_scale(self.config)
         W, A = self.weights["like_weight"], self.weights["dislike_weight"]
-        hidden = self.activation(self.empty_input + weights @ W - likes @ A)
+        weights = with_values(ratings, input_weight(self.context(ratings), self.config))
+        likes = with_values(ratings, np.full(ratings.nnz, A_scale, dtype=np.float32))
+        first: NDArray[np.float32] = self.empty_input + weights @ W - likes @ A
+        if disliked is not None:
+            # Not normalised by `input_scale`: that sums over the liked items alone.
+            more = with_values(disliked, (A_scale * (disliked.data - 1.0)).astype(np.float32))
+            first += more @ A
+        return first
+
+    def context(self, ratings: csr_array) -> csr_array:
+        """Confidence of the liked items (Eq. 6), sparse, (n_users, n_items)."""
+        return with_values(ratings, confidence(ratings.data, self.config.alpha))
+
+    def hidden_of(self, first_input: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The last hidden layer, given what enters the first, (n_users, n_hidden) both."""
+        hidden = self.activation(first_input)
         for layer in range(self.config.n_layers - 1):
             U, b = self.weights[f"deep_weight.{layer}"], self.weights[f"deep_bias.{layer}"]
             hidden = self.activation(hidden @ U.T + b)
         return hidden
 
-    def logits(self, ratings: csr_array) -> NDArray[np.float32]:
+    def logits(self, ratings: csr_array, disliked: csr_array | None = None) -> NDArray[np.float32]:
         """Logit of a like of every item (Eq. 12, before the sigmoid).
 
         Args:
             ratings: Relative ratings, sparse, (n_users, n_items).
+            disliked: As for `hidden`; the direct path hears of likes alone.
 
         Returns:
             (n_users, n_items).
         """
-        logits: NDArray[np.float32] = self.hidden(ratings) @ self.weights["output_weight"].T
+        hidden = self.hidden(ratings, disliked)
+        logits: NDArray[np.float32] = hidden @ self.weights["output_weight"].T
         logits += self.weights["output_bias"]
         if self.config.direct:
             direct = likes_of(ratings) @ self.weights["direct_weight"]
             logits += direct * self.weights["direct_scale"]
         return logits
+
+
+def with_values(matrix: csr_array, values: NDArray[np.floating]) -> csr_array:
+    """The same pairs with other values, (n_pairs,)."""
+    return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -31,6 +31,27 @@ def input_weight(context: csr_array, config: ModelConfig) -> NDArray[np.floating
     return np.asarray(weight / np.sqrt(total[user_of]), dtype=weight.dtype)
 
 
+def rescaling_without(context: csr_array, config: ModelConfig) -> NDArray[np.floating]:
+    """What multiplies the input weights of the others if one liked item is left out.
+
+    Only `input_scale="history"` makes the weight of an item depend on the others: it divides by
+    the root of the sum over them.
+
+    Args:
+        context: Confidence of the liked items of one user, sparse, (1, n_items).
+        config: For alpha and input_scale.
+
+    Returns:
+        One factor for each item left out, (n_pairs,); 0 where nothing else is left.
+    """
+    if context.nnz == 1:
+        return np.zeros(1, dtype=context.dtype)
+    if config.input_scale != "history":
+        return np.ones(context.nnz, dtype=context.dtype)
+    total = context.data.sum(dtype=np.float64)
+    return np.asarray(np.sqrt(total / (total - context.data)), dtype=context.dtype)
+
+
 def dislike_scale(config: ModelConfig) -> float:
     """What multiplies `dislike_weight`: 1 as printed in Eq. 9, else one over the items.
 

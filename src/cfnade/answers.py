@@ -1,0 +1,137 @@
+"""What a trained network answers: recommendations, reasons, what is alike."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.data.catalogue import Catalogue, History, Unknown
+from cfnade.data.interactions import CountMatrix
+from cfnade.errors import DataError
+from cfnade.explanation import Explanation, explain
+from cfnade.filters import Candidates, Items, ItemSets, item_sets
+from cfnade.fitting import NetworkScorer
+from cfnade.model.inference import sigmoid
+from cfnade.ranking import Ranked, blocks, top_items
+from cfnade.similarity import ItemSimilarity, similar_histories
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known of one user."""
+
+    counts: CountMatrix
+    """Of the liked items, (1, n_items)."""
+
+    disliked: CountMatrix | None = None
+    """Confidences of the disliked ones, none of which is liked, (1, n_items)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Puts a network and its catalogue together; `ImplicitCFNADE` describes the arguments."""
+
+    scorer: NetworkScorer
+    """The network and each item's count distribution."""
+
+    catalogue: Catalogue
+    """Ids and names of the items."""
+
+    def evidence(self, history: History, disliked: Any, unknown: Unknown) -> Evidence:
+        """Read a history and dislikes by item id.
+
+        Raises:
+            DataError: If they cannot be read, or an item is in both.
+        """
+        counts = self.catalogue.history(history, unknown=unknown)
+        if disliked is None:
+            return Evidence(counts)
+        surest = 1.0 + self.scorer.network.config.alpha
+        dislikes = self.catalogue.dislikes(disliked, weight=surest, unknown=unknown)
+        both = np.intersect1d(counts.indices, dislikes.indices)
+        if both.size:
+            item = self.catalogue.ids[both].tolist()[0]
+            raise DataError(f"item {item!r} is both in the history and disliked; decide which")
+        return Evidence(counts, dislikes)
+
+    def candidates(
+        self,
+        n_users: int,
+        items: Items | None,
+        filter_items: Items | None,
+        unknown: Unknown,
+        left_out: tuple[CountMatrix | None, ...] = (),
+    ) -> Candidates:
+        """Read filters; `left_out` are rows of items to leave out besides, (n_users, n_items)."""
+
+        def read(name: str, asked: Items) -> ItemSets:
+            return item_sets(asked, self.catalogue, n_users, name=name, unknown=unknown)
+
+        never = [ItemSets.of_rows(rows) for rows in left_out if rows is not None]
+        if filter_items is not None:
+            never.append(read("filter_items", filter_items))
+        return Candidates(
+            len(self.catalogue), None if items is None else read("items", items), never
+        )
+
+    def recommend(
+        self,
+        histories: CountMatrix,
+        n: int,
+        candidates: Candidates,
+        disliked: CountMatrix | None = None,
+    ) -> list[Ranked]:
+        """The best candidates of each user with their probabilities, a block at a time.
+
+        Args:
+            histories: Counts, (n_users, n_items).
+            n: Items for each at most.
+            candidates: To choose from.
+            disliked: Confidences, (1, n_items), where there is one user.
+
+        Returns:
+            One answer for each user.
+        """
+        found = []
+        for rows in blocks(*histories.shape):
+            ratings = self.scorer.relative_rating.transform(histories[rows])
+            logits = self.scorer.network.logits(ratings, disliked)
+            for row, scores in enumerate(logits, start=rows.start):
+                top = top_items(scores, n, candidates.allowed(row))
+                found.append((self.catalogue.ids[top], sigmoid(scores[top])))
+        return found
+
+    def explain(self, evidence: Evidence, item: Hashable) -> Explanation:
+        """What each entry of the evidence does for an item."""
+        (column,) = self.catalogue.columns([item])
+        ratings = self.scorer.relative_rating.transform(evidence.counts)
+        return explain(self.scorer.network, self.catalogue, ratings, column, evidence.disliked)
+
+    @cached_property
+    def _item_similarity(self) -> ItemSimilarity:
+        return ItemSimilarity(self.scorer.network.weights["output_weight"])
+
+    def similar_items(
+        self, columns: NDArray[np.int64], n: int, candidates: Candidates
+    ) -> list[Ranked]:
+        """The candidates most like each of some items, (n_asked,), a block of these at a time."""
+        found = []
+        for rows in blocks(len(columns), len(self.catalogue)):
+            similarities = self._item_similarity.of(columns[rows])
+            for row, scores in enumerate(similarities, start=rows.start):
+                top = top_items(scores, n, candidates.allowed(row))
+                found.append((self.catalogue.ids[top], scores[top]))
+        return found
+
+    def similar_users(self, asked: CountMatrix, among: CountMatrix, n: int) -> list[Ranked]:
+        """The rows of `among` whose hidden layers are most like those of each one asked about."""
+
+        def hidden(histories: CountMatrix) -> NDArray[np.float32]:
+            return self.scorer.network.hidden(self.scorer.relative_rating.transform(histories))
+
+        return similar_histories(hidden, asked, among, n)

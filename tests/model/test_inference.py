@@ -1,0 +1,71 @@
+"""Negative evidence in the numpy network; that it equals the torch one is in `test_network`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from tests import reference
+from tests.networks import random_numpy_network
+
+N_ITEMS, ALPHA = 9, 3.0
+LIKED = {1: 0.2, 4: 1.0, 7: 0.6}  # relative ratings
+DISLIKED = {0: 5.0, 8: 1.5}  # confidences
+
+
+def row(values: dict[int, float]) -> csr_array:
+    dense = np.zeros((1, N_ITEMS))
+    dense[0, list(values)] = list(values.values())
+    return csr_array(dense)
+
+
+def test_a_dislike_enters_the_hidden_layer_as_the_equation_says():
+    network = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale="none", direct=False)
+    likes = [1 if item in LIKED else 0 for item in range(N_ITEMS)]
+    confidences = [1.0 + ALPHA * LIKED.get(item, 0.0) for item in range(N_ITEMS)]
+    for item, weight in DISLIKED.items():
+        confidences[item] = weight
+    W, A, b = (
+        network.weights[name].tolist() for name in ("like_weight", "dislike_weight", "hidden_bias")
+    )
+    expected = reference.hidden(range(N_ITEMS), likes, confidences, W, A, b, g=math.tanh)
+    actual = network.hidden(row(LIKED), row(DISLIKED))
+    np.testing.assert_allclose(actual[0], expected, atol=1e-5)
+    assert np.abs(actual - network.hidden(row(LIKED))).max() > 0.01
+
+
+def test_input_scales_are_other_units_for_dislikes_as_well():
+    literal = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale="none")
+    scaled = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale="alpha")
+    for name, weight in literal.weights.items():
+        scaled.weights[name] = weight
+    scaled.weights["like_weight"] = literal.weights["like_weight"] * (1 + ALPHA)
+    scaled.weights["dislike_weight"] = literal.weights["dislike_weight"] * N_ITEMS
+    scaled = type(scaled)(scaled.config, scaled.weights)
+    np.testing.assert_allclose(
+        scaled.logits(row(LIKED), row(DISLIKED)),
+        literal.logits(row(LIKED), row(DISLIKED)),
+        atol=1e-4,
+    )
+
+
+def test_a_dislike_leaves_the_weights_of_the_likes_as_they_are():
+    network = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale="history")
+    A = network.weights["dislike_weight"]
+    expected = network.first_input(row(LIKED))[0]
+    for item, weight in DISLIKED.items():
+        expected = expected + (weight - 1.0) * A[item] / N_ITEMS
+    np.testing.assert_allclose(
+        network.first_input(row(LIKED), row(DISLIKED))[0], expected, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+def test_a_dislike_of_confidence_one_is_the_same_as_not_observed(input_scale):
+    network = random_numpy_network(N_ITEMS, input_scale=input_scale)
+    np.testing.assert_array_equal(
+        network.logits(row(LIKED), row(dict.fromkeys(DISLIKED, 1.0))), network.logits(row(LIKED))
+    )
