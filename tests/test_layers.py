@@ -8,7 +8,7 @@ from pathlib import Path
 import cfnade
 
 LAYERS = [
-    ["errors", "scorer"],
+    ["errors", "scorer", "sklearn_rules"],
     ["threads", "ranking"],
     ["data.interactions", "data.feedback"],
     ["data.ratings", "data.splitting", "data.catalogue", "data.describe", "data.ingest"],

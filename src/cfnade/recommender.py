@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from cfnade.fitting import Callbacks, NetworkScorer, fit_network
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
 from cfnade.model.config import PRESETS, Activation, InputScale, Optimizer
 from cfnade.ranking import Ranked, stack
+from cfnade.sklearn_rules import parameter_names, representation, tags
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
@@ -133,27 +133,24 @@ class ImplicitCFNADE:
 
     # scikit-learn's rules ----------------------------------------------------------------------
 
-    @classmethod
-    def _parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's keywords and their values, as scikit-learn asks for them."""
-        return {name: getattr(self, name) for name in self._parameter_names()}
+        return {name: getattr(self, name) for name in parameter_names(type(self))}
 
     def set_params(self, **params: Any) -> ImplicitCFNADE:
         """Change settings by keyword; they take effect at the next `fit`."""
+        names = parameter_names(type(self))
         for name, value in params.items():
-            if name not in self._parameter_names():
-                choices = ", ".join(self._parameter_names())
-                raise ConfigError(f"there is no setting {name!r}; choose from {choices}")
+            if name not in names:
+                raise ConfigError(f"there is no setting {name!r}; choose from {', '.join(names)}")
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
-        changed = {k: v for k, v in self.get_params().items() if v is not defaults[k].default}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+        return representation(self)
+
+    def __sklearn_tags__(self) -> Any:
+        return tags()
 
     # Training ----------------------------------------------------------------------------------
 
@@ -459,7 +456,7 @@ class ImplicitCFNADE:
             ArtifactError: If there is none, it is damaged, or a later version wrote it.
         """
         artifact = load_artifact(Path(folder))
-        known = cls._parameter_names()
+        known = parameter_names(cls)
         settings = {k: v for k, v in artifact.info.get("settings", {}).items() if k in known}
         model = cls(**settings)
         training = artifact.info.get("training", {})

@@ -43,6 +43,8 @@ def as_count_matrix(matrix: Any) -> CountMatrix:
             f"expected counts of shape (n_users, n_items), got {matrix.shape}; "
             "make one user a matrix of one row"
         )
+    if matrix.dtype.kind == "c":
+        raise DataError("Complex data not supported: counts are real numbers of at least 0")
     counts = csr_array(matrix, dtype=np.float64)
     bad = ~np.isfinite(counts.data) | (counts.data < 0)
     if bad.any():

@@ -1,0 +1,30 @@
+"""What scikit-learn asks of every estimator, without needing scikit-learn."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+def parameter_names(estimator: type) -> list[str]:
+    """The keywords of its constructor."""
+    return [name for name in inspect.signature(estimator.__init__).parameters if name != "self"]  # type: ignore[misc]
+
+
+def representation(estimator: Any) -> str:
+    """A call of its constructor with the keywords that differ from their defaults."""
+    parameters = inspect.signature(type(estimator).__init__).parameters
+    values = ((name, getattr(estimator, name)) for name in parameter_names(type(estimator)))
+    changed = [f"{n}={value!r}" for n, value in values if value is not parameters[n].default]
+    return f"{type(estimator).__name__}({', '.join(changed)})"
+
+
+def tags() -> Any:
+    """What kind of data is taken: sparse counts, never negative, and no target."""
+    from sklearn.utils import InputTags, Tags, TargetTags  # scikit-learn itself is asking
+
+    return Tags(
+        estimator_type=None,
+        target_tags=TargetTags(required=False),
+        input_tags=InputTags(sparse=True, positive_only=True),
+    )

@@ -1,0 +1,62 @@
+"""scikit-learn's own checks of an estimator, as far as they apply."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator
+
+from cfnade import ImplicitCFNADE
+from tests.networks import random_counts
+
+SMALL = {"n_hidden": 2, "max_epochs": 1}
+
+DO_NOT_APPLY = {
+    "check_positive_only_tag_during_fit": "negative counts are refused, in words of our own",
+    "check_dtype_object": "scipy's sparse matrices hold no Python objects",
+    "check_estimators_empty_data_messages": "empty data is refused, in words of our own",
+}
+
+
+class TakesDense(ImplicitCFNADE):
+    """The checks bring dense arrays; `fit` asks for sparse ones and says how to make them."""
+
+    def fit(self, counts: Any, y: None = None) -> ImplicitCFNADE:
+        return super().fit(counts if issparse(counts) else csr_array(counts))
+
+
+@pytest.mark.filterwarnings("ignore:.*does not inherit from `sklearn.base.BaseEstimator`")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_the_checks_of_scikit_learn_pass_where_they_apply():
+    outcomes = check_estimator(
+        TakesDense(**SMALL), expected_failed_checks=DO_NOT_APPLY, on_fail=None, on_skip=None
+    )
+    failed = {o["check_name"]: o["exception"] for o in outcomes if o["status"] == "failed"}
+    assert not failed
+    excused = {o["check_name"] for o in outcomes if o["status"] == "xfail"}
+    assert excused == set(DO_NOT_APPLY)
+    assert sum(o["status"] == "passed" for o in outcomes) >= 35
+
+
+def test_the_tags_say_what_data_is_taken():
+    tags = get_tags(ImplicitCFNADE())
+    assert tags.input_tags.sparse and tags.input_tags.positive_only
+    assert not tags.target_tags.required
+
+
+def test_it_can_be_the_last_step_of_a_pipeline_and_be_cloned():
+    pipeline = clone(make_pipeline(ImplicitCFNADE(**SMALL))).set_params(implicitcfnade__n_hidden=3)
+    fitted = pipeline.fit(random_counts())[-1]
+    assert fitted.n_hidden == 3 and fitted.n_features_in_ == 20
+
+
+def test_a_fitted_one_survives_pickle_for_those_who_send_it_to_other_processes():
+    model = ImplicitCFNADE(**SMALL).fit(random_counts())
+    again = pickle.loads(pickle.dumps(model))
+    assert again.recommend_for([1, 2])[0].tolist() == model.recommend_for([1, 2])[0].tolist()
