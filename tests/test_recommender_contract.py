@@ -175,9 +175,11 @@ def test_disliked_items_are_never_recommended_and_move_the_others():
     assert set(ids) == set(IDS) - {"i7"}
 
 
-def test_ids_alone_are_disliked_as_surely_as_can_be_liked():
-    by_list = MODEL.recommend_for(["i0"], disliked=["i7"])
-    by_weight = MODEL.recommend_for(["i0"], disliked={"i7": 1.0 + MODEL.alpha})
+@pytest.mark.parametrize(("input_scale", "weight"), [("none", 31.0), ("history", N_ITEMS)])
+def test_ids_alone_are_disliked_as_strongly_as_the_surest_like(input_scale, weight):
+    model = random_model(input_scale=input_scale)
+    by_list = model.recommend_for(["i0"], disliked=["i7"])
+    by_weight = model.recommend_for(["i0"], disliked={"i7": weight})
     assert by_list[0].tolist() == by_weight[0].tolist()
     np.testing.assert_array_equal(by_list[1], by_weight[1])
 

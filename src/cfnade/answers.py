@@ -17,6 +17,7 @@ from cfnade.explanation import Explanation, explain
 from cfnade.filters import Candidates, Items, ItemSets, item_sets
 from cfnade.fitting import NetworkScorer
 from cfnade.model.inference import sigmoid
+from cfnade.model.inputs import full_dislike
 from cfnade.ranking import Ranked, blocks, top_items
 from cfnade.similarity import ItemSimilarity, similar_histories
 
@@ -51,8 +52,8 @@ class Answers:
         counts = self.catalogue.history(history, unknown=unknown)
         if disliked is None:
             return Evidence(counts)
-        surest = 1.0 + self.scorer.network.config.alpha
-        dislikes = self.catalogue.dislikes(disliked, weight=surest, unknown=unknown)
+        weight = full_dislike(self.scorer.network.config)
+        dislikes = self.catalogue.dislikes(disliked, weight=weight, unknown=unknown)
         both = np.intersect1d(counts.indices, dislikes.indices)
         if both.size:
             item = self.catalogue.ids[both].tolist()[0]

@@ -295,8 +295,9 @@ class ImplicitCFNADE:
                 row of counts, sparse.
             n: Items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
-                item id (Eq. 9 with like 0; 1 says no more than an item not seen), or ids alone
-                for 1 + alpha, as sure as the surest like.
+                item id (Eq. 9 with like 0), or ids alone to weigh as much as the surest like. 1
+                says no more than an item not seen; with scaled inputs, the default, that of a
+                like is about the number of items.
             filter_already_liked_items: Leave out what is in the history.
             filter_items: Never to recommend, as in `recommend`.
             items: To choose from, as in `recommend`.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade.model.inputs import dislike_scale, full_dislike
 from tests import reference
 from tests.networks import random_numpy_network
 
@@ -68,4 +69,19 @@ def test_a_dislike_of_confidence_one_is_the_same_as_not_observed(input_scale):
     network = random_numpy_network(N_ITEMS, input_scale=input_scale)
     np.testing.assert_array_equal(
         network.logits(row(LIKED), row(dict.fromkeys(DISLIKED, 1.0))), network.logits(row(LIKED))
+    )
+
+
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+def test_a_full_dislike_weighs_as_much_as_the_surest_like_alone(input_scale):
+    network = random_numpy_network(N_ITEMS, input_scale=input_scale)
+    W, A = network.weights["like_weight"], network.weights["dislike_weight"]
+    empty = network.first_input(csr_array((1, N_ITEMS)))[0]
+    scale = dislike_scale(network.config)
+    like = network.first_input(row({3: 1.0}))[0] - empty + scale * A[3]
+    weight = full_dislike(network.config)
+    dislike = network.first_input(csr_array((1, N_ITEMS)), row({3: weight}))[0] - empty
+    strength = np.linalg.norm(like) / np.linalg.norm(W[3])
+    assert np.linalg.norm(dislike + scale * A[3]) == pytest.approx(
+        strength * np.linalg.norm(A[3]), rel=1e-4
     )

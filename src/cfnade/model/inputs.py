@@ -60,3 +60,13 @@ def dislike_scale(config: ModelConfig) -> float:
     number of items makes it an average; the model class is the same, in other units.
     """
     return 1.0 if config.input_scale == "none" else 1.0 / config.n_items
+
+
+def full_dislike(config: ModelConfig) -> float:
+    """The confidence with which a disliked item enters as strongly as the surest like alone.
+
+    The surest like alone multiplies its row of W by 1 + alpha, or by 1 if inputs are scaled; the
+    row of A is multiplied by the confidence times `dislike_scale`.
+    """
+    surest_like = 1.0 + config.alpha if config.input_scale == "none" else 1.0
+    return max(surest_like / dislike_scale(config), 1.0)
