@@ -55,6 +55,7 @@ def random_model(
     network = random_numpy_network(n_items, seed=seed, **settings)
     model = ImplicitCFNADE(n_hidden=network.config.n_hidden, **settings)
     model.epochs_, model.best_epoch_, model.validation_mpr_ = [], 1, None
+    model.data_fingerprint_ = {}
     ratings = RelativeRating().fit(random_counts(n_items=n_items, seed=seed))
     if item_ids is None:
         item_ids = np.array([f"i{k}" for k in range(n_items)], dtype=object)

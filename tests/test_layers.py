@@ -32,7 +32,9 @@ LAYERS = [
     ["evaluation.sweep"],
     ["evaluation"],  # plots and report
     ["demo_story"],
+    ["recommendation_file"],
     ["demo", "console", "cli_options"],
+    ["cli_compare", "cli_data", "cli_recommend", "cli_train"],
     ["cli"],
     ["__main__"],
 ]

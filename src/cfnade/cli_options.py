@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -123,37 +124,44 @@ def parse_numbers(text: str, option: str) -> list[float]:
         raise ConfigError(f"{option} takes numbers with commas between, got {text!r}") from None
 
 
-def parse_history(entries: list[str], ids: dict[str, Any]) -> dict[Any, float]:
-    """A history written as ITEM or ITEM=COUNT; an item that is not known stays as written.
+def parse_weights(
+    entries: list[str], ids: Mapping[str, Any], missing: float, what: str
+) -> dict[Any, float]:
+    """Items written as ITEM or ITEM=NUMBER; an item that is not known stays as written.
+
+    Args:
+        entries: As written; the numbers of repeated ones are added up.
+        ids: Item ids by their text.
+        missing: The number of an item written without one.
+        what: The form expected, for messages.
 
     Raises:
-        ConfigError: If a count is not a number.
+        ConfigError: If one has something else for a number.
     """
-    history: dict[Any, float] = {}
+    numbers: dict[Any, float] = {}
     for entry in entries:
         item, equals, text = entry.rpartition("=")
         if not equals or entry in ids:  # an id may itself hold an equals sign
-            item, text = entry, "1"
+            item, text = entry, str(missing)
         try:
-            count = float(text)
+            number = float(text)
         except ValueError:
-            raise ConfigError(f"--history takes ITEM or ITEM=COUNT, got {entry!r}") from None
+            raise ConfigError(f"expected {what}, got {entry!r}") from None
         key = ids.get(item, item)
-        history[key] = history.get(key, 0.0) + count
-    return history
+        numbers[key] = numbers.get(key, 0.0) + number
+    return numbers
 
 
-def history_of_user(data: Interactions, user: str) -> dict[Any, float]:
+def only_user(data: Interactions, user: str) -> Interactions:
     """The counts of one user of a table, found by the id as text.
 
     Raises:
         DataError: If there is no such user.
     """
-    rows = [row for row, known in enumerate(data.user_ids.tolist()) if str(known) == user]
+    rows = [row for row, known in enumerate(data.user_ids.tolist()) if str(known) == user][:1]
     if not rows:
         raise DataError(f"user {user!r} is not in the table ({data.n_users:,} users)")
-    history = data.counts[rows[:1]]
-    return dict(zip(data.item_ids[history.indices].tolist(), history.data.tolist(), strict=True))
+    return Interactions(data.counts[rows], data.user_ids[rows], data.item_ids)
 
 
 def dataset_name(source: str) -> str:

@@ -154,19 +154,57 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 def recommendation_table(found: list[dict[str, Any]]) -> Table:
-    """Recommended items, best first."""
+    """Recommended items, best first, and why where that is known."""
     table = Table()
     table.add_column("", justify="right")
     table.add_column("item")
     table.add_column("probability", justify="right")
+    has_reasons = any("because" in entry for entry in found)
+    if has_reasons:
+        table.add_column("because of")
     for place, entry in enumerate(found, start=1):
-        label = (
-            entry["name"]
-            if entry["name"] == str(entry["item"])
-            else (f"{entry['name']} ({entry['item']})")
-        )
-        table.add_row(str(place), escape(label), f"{entry['probability']:.3f}")
+        cells = [str(place), escape(_label(entry)), f"{entry['probability']:.3f}"]
+        if has_reasons:
+            cells.append(escape(", ".join(_label(reason) for reason in entry["because"])))
+        table.add_row(*cells)
     return table
+
+
+def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
+    """Items most like another, best first."""
+    table = Table(title=escape(f"like {_label(item)}"))
+    table.add_column("", justify="right")
+    table.add_column("item")
+    table.add_column("similarity", justify="right")
+    for place, entry in enumerate(found, start=1):
+        table.add_row(str(place), escape(_label(entry)), f"{entry['similarity']:.3f}")
+    return table
+
+
+def explanation_table(explained: dict[str, Any]) -> Table:
+    """What each entry of a history does for an item, largest first."""
+    table = Table(
+        title=escape(f"{_label(explained)}: probability {explained['probability']:.3f}"),
+        caption="With the entry, less without it.",
+        caption_justify="left",
+    )
+    table.add_column("entry of the history")
+    table.add_column("logit", justify="right")
+    table.add_column("probability", justify="right")
+    for effect in explained["effects"]:
+        kind = "" if effect["liked"] else " (disliked)"
+        table.add_row(
+            escape(_label(effect) + kind),
+            f"{effect['logit']:+.3f}",
+            f"{effect['probability']:+.3f}",
+        )
+    return table
+
+
+def _label(entry: dict[str, Any]) -> str:
+    """An item's name with its id, or the id alone where that is the name."""
+    name, item = entry["name"], str(entry["item"])
+    return item if name == item else f"{name} ({item})"
 
 
 def suggestions_table(suggestions: Suggestions) -> Table:
@@ -200,6 +238,14 @@ def facts_table(title: str, facts: dict[str, Any]) -> Table:
 def show(table: Table) -> None:
     """A table on standard output."""
     out.print(table)
+
+
+def tell(table: Table, value: dict[str, Any], json_file: str | None) -> None:
+    """A table on standard output, unless JSON goes there; and JSON where it was asked for."""
+    if json_file != "-":
+        show(table)
+    if json_file is not None:
+        write_json(json_file, value)
 
 
 def write_json(target: str, value: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix, places_among
 from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Catalogue:
         if isinstance(items, str):
             raise DataError(f"items are a list of ids, got the text {items!r}")
         listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
-        self._tell_strangers(listed, unknown)
+        self._tell_strangers([i for i in listed if i not in self.column_of], unknown)
         return [self.column_of[item] for item in listed if item in self.column_of]
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
@@ -121,11 +121,43 @@ class Catalogue:
             disliked = dict.fromkeys(disliked, weight)
         return self._row(list(disliked.items()), unknown, "weights of disliked items", least=1.0)
 
+    def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
+        """Counts of any table in the columns of the catalogue.
+
+        Args:
+            data: With items of its own order; ids are compared as text where the types differ.
+            unknown: What to do about its items that are not in the catalogue.
+
+        Returns:
+            Counts, (n_users, n_items).
+
+        Raises:
+            DataError: If an item is unknown and that is to be raised, or all items are.
+        """
+        column_of = places_among(data.item_ids, self.ids, self.column_of)
+        pairs = data.counts.tocoo()
+        columns = column_of[pairs.col]  # (n_pairs,)
+        is_known = columns >= 0
+        if pairs.nnz and not is_known.any():
+            raise DataError(
+                f"the model knows none of the items: they are like "
+                f"{data.item_ids[pairs.col[:1]].tolist()[0]!r}, its own like "
+                f"{self.ids[:1].tolist()[0]!r}"
+            )
+        strangers = np.unique(pairs.col[~is_known])
+        self._tell_strangers(data.item_ids[strangers].tolist(), unknown)
+        return as_count_matrix(
+            csr_array(
+                (pairs.data[is_known], (pairs.row[is_known], columns[is_known])),
+                (data.n_users, len(self)),
+            )
+        )
+
     def _row(
         self, pairs: list[tuple[Any, float]], unknown: Unknown, what: str, least: float = 0.0
     ) -> CountMatrix:
         """Values by item id as a row, (1, n_items)."""
-        self._tell_strangers([item for item, _ in pairs], unknown)
+        self._tell_strangers([i for i, _ in pairs if i not in self.column_of], unknown)
         known = [(self.column_of[item], value) for item, value in pairs if item in self.column_of]
         try:
             values = np.array([value for _, value in known], dtype=np.float64)
@@ -137,12 +169,11 @@ class Catalogue:
         rows = np.zeros(len(columns), dtype=np.int64)
         return as_count_matrix(csr_array((values, (rows, columns)), (1, len(self))))
 
-    def _tell_strangers(self, items: list[Any], unknown: Unknown) -> None:
+    def _tell_strangers(self, strangers: list[Any], unknown: Unknown) -> None:
         """Raise, warn or be silent about items that are not in the catalogue."""
         if unknown not in get_args(Unknown):
             choices = ", ".join(get_args(Unknown))
             raise ConfigError(f"unknown must be one of {choices}; got {unknown!r}")
-        strangers = [item for item in items if item not in self.column_of]
         if not strangers or unknown == "ignore":
             return
         others = f" and {len(strangers) - 1} more are" if len(strangers) > 1 else " is"

@@ -233,8 +233,8 @@ def align(test: Interactions, train: Interactions) -> Aligned:
             different types.
     """
     # (test users,) and (test items,), -1 if unknown
-    row_of = _places(*_comparable(test.user_ids, train.user_ids, train.user_index))
-    column_of = _places(*_comparable(test.item_ids, train.item_ids, train.item_index))
+    row_of = places_among(test.user_ids, train.user_ids, train.user_index)
+    column_of = places_among(test.item_ids, train.item_ids, train.item_index)
     pairs = test.counts.tocoo()
     rows, columns = row_of[pairs.row], column_of[pairs.col]  # (n_pairs,) each
     known = (rows >= 0) & (columns >= 0)
@@ -255,17 +255,28 @@ def align(test: Interactions, train: Interactions) -> Aligned:
     )
 
 
-def _comparable(
-    ids: NDArray[Any], known: NDArray[Any], index: dict[Hashable, int]
-) -> tuple[NDArray[Any], dict[Hashable, int]]:
-    """Compare ids as text if one side was read as integers and the other as text.
+def places_among(
+    ids: NDArray[Any], known: NDArray[Any], index: Mapping[Hashable, int]
+) -> NDArray[np.intp]:
+    """Find ids among known ones.
 
-    In a CSV one id that is no integer makes text of the whole column.
+    They are compared as text if one side was read as integers and the other as text: in a CSV
+    one id that is no integer makes text of the whole column.
+
+    Args:
+        ids: To find, (n,).
+        known: To find them among, (n_known,).
+        index: Place of each known one.
+
+    Returns:
+        The place of each, -1 if it is not known, (n,).
     """
-    kinds = {_is_text(ids), _is_text(known)}
-    if len(kinds) == 1:
-        return ids, index
-    return as_objects([str(i) for i in ids.tolist()]), {str(i): place for i, place in index.items()}
+    wanted = ids.tolist()
+    if _is_text(ids) != _is_text(known):
+        wanted = [str(value) for value in wanted]
+        index = {str(value): place for value, place in index.items()}
+    places = (index.get(value, -1) for value in wanted)
+    return np.fromiter(places, dtype=np.intp, count=len(wanted))
 
 
 def _is_text(ids: NDArray[Any]) -> bool:
@@ -285,11 +296,6 @@ def _index(ids: NDArray[Any], kind: str) -> dict[Hashable, int]:
         twice = next(value for place, value in enumerate(ids.tolist()) if index[value] != place)
         raise DataError(f"{kind} ids must be distinct; {twice!r} is there more than once")
     return index
-
-
-def _places(ids: NDArray[Any], index: Mapping[Hashable, int]) -> NDArray[np.intp]:
-    places = (index.get(value, -1) for value in ids.tolist())
-    return np.fromiter(places, dtype=np.intp, count=len(ids))
 
 
 def _example(interactions: Interactions) -> str:

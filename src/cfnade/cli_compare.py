@@ -1,0 +1,157 @@
+"""Commands that judge models on held-out items: `evaluate`, `compare` and `sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cfnade import cli_options as options
+from cfnade import console
+from cfnade.cli_options import Reading
+from cfnade.errors import ConfigError
+from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
+from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender
+from cfnade.evaluation.protocol import ProtocolConfig
+from cfnade.evaluation.sweep import DEFAULT_ALPHAS, sweep
+
+ALPHAS = ",".join(f"{alpha:g}" for alpha in DEFAULT_ALPHAS)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("evaluate", epilog="Example: cfnade evaluate plays.csv --set alpha=100")(
+        evaluate_command
+    )
+    app.command(
+        "compare",
+        epilog="Example: cfnade compare plays.parquet --models cfnade,imf,popularity "
+        "--json table.json",
+    )(compare_command)
+    app.command(
+        "sweep", epilog="Example: cfnade sweep plays.csv --alphas 1,10,100 --figure mpr.svg"
+    )(sweep_command)
+
+
+def evaluate_command(
+    data: options.Data,
+    test: options.Test = None,
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    min_user_items: options.MinUserItems = 0,
+    min_item_users: options.MinItemUsers = 0,
+    test_share: options.TestShare = 0.1,
+    candidates: options.CandidatesOption = "unseen",
+    ratings_from: options.RatingsFromOption = "train",
+    preset: options.Preset = "default",
+    settings: options.Set = None,
+    seed: options.Seed = 0,
+    json_file: options.Json = None,
+) -> None:
+    """Judge one CF-NADE model on held-out items, with chance and popularity beside it.
+
+    The settings are taken as given; the number of epochs is found on a validation part.
+    """
+    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
+    with console.job_progress() as on_progress:
+        comparison = compare(
+            reading.read(data),
+            {
+                "random": contender("random", seed),
+                "popularity": contender("popularity", seed),
+                "cfnade": CFNADEContender(seed, preset, {}, options.parse_settings(settings)),
+            },
+            dataset=options.dataset_name(data),
+            test=reading.read_test(test),
+            config=_protocol(test_share, seed, candidates, ratings_from),
+            on_progress=on_progress,
+        )
+    console.tell(console.comparison_table(comparison), comparison.to_json(), json_file)
+
+
+def compare_command(
+    data: options.Data,
+    test: options.Test = None,
+    models: Annotated[
+        str, typer.Option(help=f"Names with commas between: {', '.join(CONTENDERS)}.")
+    ] = ",".join(DEFAULT_MODELS),
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    min_user_items: options.MinUserItems = 0,
+    min_item_users: options.MinItemUsers = 0,
+    test_share: options.TestShare = 0.1,
+    candidates: options.CandidatesOption = "unseen",
+    ratings_from: options.RatingsFromOption = "train",
+    trials: options.Trials = MAX_TRIALS,
+    seed: options.Seed = 0,
+    json_file: options.Json = None,
+) -> None:
+    """Compare models on one split: each tuned on validation, then tested once."""
+    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    with console.job_progress() as on_progress:
+        comparison = compare(
+            reading.read(data),
+            {name: contender(name, seed) for name in names},
+            dataset=options.dataset_name(data),
+            test=reading.read_test(test),
+            config=_protocol(test_share, seed, candidates, ratings_from),
+            max_trials=trials,
+            on_progress=on_progress,
+        )
+    console.tell(console.comparison_table(comparison), comparison.to_json(), json_file)
+
+
+def sweep_command(
+    data: options.Data,
+    test: options.Test = None,
+    alphas: Annotated[str, typer.Option(help="Numbers with commas between.")] = ALPHAS,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the figure there: .svg or .png.")
+    ] = None,
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    min_user_items: options.MinUserItems = 0,
+    min_item_users: options.MinItemUsers = 0,
+    test_share: options.TestShare = 0.1,
+    candidates: options.CandidatesOption = "unseen",
+    ratings_from: options.RatingsFromOption = "train",
+    seed: options.Seed = 0,
+    json_file: options.Json = None,
+) -> None:
+    """Draw the paper's Figure 2: test MPR of CF-NADE and IMF against alpha."""
+    if figure is not None and figure.suffix not in (".svg", ".png"):
+        raise ConfigError(f"a figure is an .svg or a .png, got {figure.name!r}")
+    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
+    with console.job_progress() as on_progress:
+        swept = sweep(
+            reading.read(data),
+            options.parse_numbers(alphas, "--alphas"),
+            dataset=options.dataset_name(data),
+            test=reading.read_test(test),
+            config=_protocol(test_share, seed, candidates, ratings_from),
+            on_progress=on_progress,
+        )
+    console.tell(console.sweep_table(swept), swept.to_json(), json_file)
+    if figure is not None:
+        from cfnade.evaluation.plot_style import save_figure
+        from cfnade.evaluation.plots import sweep_plot
+
+        save_figure(sweep_plot(swept), figure)
+        console.say(f"drew {figure}")
+
+
+def _protocol(test_share: float, seed: int, candidates: str, ratings_from: str) -> ProtocolConfig:
+    return ProtocolConfig(
+        test_share=test_share,
+        seed=seed,
+        candidates=candidates,  # type: ignore[arg-type]  # checked there
+        ratings_from=ratings_from,  # type: ignore[arg-type]  # checked there
+    )
