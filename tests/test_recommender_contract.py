@@ -91,21 +91,41 @@ def test_what_is_given_is_left_as_it_is(method):
         np.testing.assert_array_equal(getattr(counts, name), getattr(COUNTS, name))
 
 
-def test_the_quick_start_of_implicit_runs_with_the_import_and_constructor_changed():
-    for user_item_data in (csr_matrix(COUNTS), COUNTS):
-        userid, itemid, model = 5, 7, BY_NUMBER  # model.fit(user_item_data) is tested elsewhere
-        ids, scores = model.recommend(userid, user_item_data[userid])
-        assert ids.shape == scores.shape == (10,)
-        ids, scores = model.recommend(
-            userid, user_item_data[userid], N=3, filter_already_liked_items=False,
-            filter_items=[1], recalculate_user=True,
-        )  # fmt: skip
-        assert ids.shape == (3,)
+@pytest.mark.filterwarnings("ignore:.*threadpool:RuntimeWarning")
+def test_code_written_for_implicit_gets_the_same_shapes():
+    pytest.importorskip("torch")
+    als = pytest.importorskip("implicit.als").AlternatingLeastSquares(
+        factors=4, iterations=1, num_threads=1
+    )
+    ours = ImplicitCFNADE(n_hidden=4, max_epochs=1, validation_share=0.0)
+    shapes = []
+    for model in (als, ours):  # their quick-start, and the calls in their documentation
+        user_items = csr_matrix(COUNTS)
+        if model is als:
+            model.fit(user_items, show_progress=False)
+        else:
+            model.fit(user_items)
         userids = np.arange(10)
-        ids, scores = model.recommend(userids, user_item_data[userids])
-        assert ids.shape == (10, 10)
-        ids, scores = model.similar_items(itemid)
-        assert ids[0] == itemid and scores[0] == 1.0
+        answers = [
+            model.recommend(5, user_items[5]),
+            model.recommend(5, user_items[5], 3, False),
+            model.recommend(5, user_items[5], N=3, filter_items=[1, 2]),
+            model.recommend(5, user_items[5], N=3, recalculate_user=True),
+            model.recommend(5, user_items[5], items=np.array([1, 2, 3, 4])),
+            model.recommend(userids, user_items[userids], N=4),
+            model.similar_items(7),
+            model.similar_items([7, 2], N=3),
+            model.similar_items(7, N=3, items=[7, 1, 2]),
+        ]
+        shapes.append([(ids.shape, scores.shape) for ids, scores in answers[:4] + answers[5:]])
+        assert model.similar_items(7)[0][0] == 7
+        assert set(answers[4][0]) <= {-1, 1, 2, 3, 4}  # implicit pads where items are filtered
+    assert shapes[0] == shapes[1]
+
+
+def test_rows_of_a_csr_array_have_one_dimension_and_are_taken_so():
+    assert COUNTS[5].shape == (20,)
+    assert_same(BY_NUMBER.recommend(5, COUNTS[5]), BY_NUMBER.recommend(5, csr_matrix(COUNTS)[5]))
 
 
 def test_no_users_give_no_answers():
@@ -214,6 +234,7 @@ def test_similar_users_of_other_items_are_refused():
 
 
 def test_fitting_again_forgets_what_was_alike():
+    pytest.importorskip("torch")
     model = ImplicitCFNADE(n_hidden=4, max_epochs=1, validation_share=0.0).fit(COUNTS)
     model.similar_items(0)
     similar = model.set_params(random_state=1).fit(COUNTS).similar_items(0, N=20)

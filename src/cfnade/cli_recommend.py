@@ -20,7 +20,7 @@ from cfnade.recommender import ImplicitCFNADE
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
 Entries = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ITEM[=COUNT]]...", help="The history: items with their counts."),
+    typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with their counts."),
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Take the history from this table.")]
 User = Annotated[str | None, typer.Option(help="Of this user of the table.")]
