@@ -12,12 +12,12 @@ LAYERS = [
     ["threads", "ranking"],
     ["data.interactions", "data.feedback"],
     ["data.ratings", "data.splitting", "data.catalogue", "data.describe", "data.ingest"],
-    ["data"],  # datasets and the simulated service
+    ["data"],  # datasets, fingerprints and the simulated service
     ["evaluation.ranking"],
     ["evaluation.bootstrap", "evaluation.metrics"],
     ["evaluation.evaluate"],
     ["model.config", "model.files", "model.ids", "model.direct"],
-    ["model.inputs"],
+    ["model.inputs", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.objective", "model.ordering"],
     ["model.checkpoint", "model.artifact", "model.training"],
     ["fitting"],
