@@ -308,7 +308,10 @@ def _config(told: dict[str, Any]) -> ModelConfig:
         raise ArtifactError(f"{strange[0]!r:.40} is no setting of a network in this version")
     if type(told.get("n_items")) is not int or not isinstance(told.get("direct", True), bool):
         raise ArtifactError("the network needs a number of items, and direct as true or false")
-    return ModelConfig(**told)
+    try:
+        return ModelConfig(**told)
+    except (TypeError, ArithmeticError) as error:  # a number beyond all use, a list for a name
+        raise ArtifactError(f"the network's settings have no meaning: {error}") from error
 
 
 def _relative_rating(file: mmap.mmap) -> RelativeRating:
