@@ -20,6 +20,7 @@ LAYERS = [
     ["model.inputs", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.objective", "model.ordering"],
     ["model.checkpoint", "model.artifact", "model.training"],
+    ["model.onnx_export"],
     ["fitting"],
     ["recommender"],
     ["baselines"],
@@ -30,6 +31,7 @@ LAYERS = [
     ["evaluation"],  # plots and report
     ["demo_story"],
     ["demo", "console", "cli_options"],
+    ["cli_model"],
     ["cli"],
     ["__main__"],
 ]

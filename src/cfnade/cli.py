@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from cfnade import cli_model, console
 from cfnade import cli_options as options
-from cfnade import console
 from cfnade.cli_options import Reading
 from cfnade.data.describe import describe
 from cfnade.data.service_config import SIZES, ServiceConfig
@@ -41,6 +41,7 @@ data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Look at data, or make some."
 )
 app.add_typer(data_app, name="data")
+cli_model.register(app)
 
 
 @app.callback(invoke_without_command=True)

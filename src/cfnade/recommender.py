@@ -337,7 +337,7 @@ class ImplicitCFNADE:
 
         Args:
             folder: Where it goes; a model in its place is replaced.
-            info: More to keep in `model.json`, such as where the data came from.
+            info: More to keep in `model.json`, such as metrics and where the data came from.
         """
         self._check_fitted()
         settings = {
@@ -348,7 +348,7 @@ class ImplicitCFNADE:
         known = {
             "settings": settings,
             "training": {"best_epoch": self.best_epoch_},
-            "metrics": {"validation_mpr": self.validation_mpr_},
+            "metrics": {"validation_mpr": self.validation_mpr_, **info.pop("metrics", {})},
             "data_fingerprint": self.data_fingerprint_,
         }
         save_artifact(
