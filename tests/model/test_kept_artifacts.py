@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cfnade import ImplicitCFNADE
+from cfnade import ImplicitCFNADE, MissingExtraError
 from cfnade.model.artifact import FORMAT, inspect_artifact
 
 KEPT = Path(__file__).parent / "artifacts"
@@ -43,3 +44,11 @@ def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number,
     history = {"film-1": 3, "film-4": 1}
     np.testing.assert_array_equal(again.recommend_for(history)[1], model.recommend_for(history)[1])
     assert inspect_artifact(tmp_path / "again")["format"] == FORMAT
+
+
+def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
+    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
+        ImplicitCFNADE().fit(counts)
