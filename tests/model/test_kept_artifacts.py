@@ -39,11 +39,14 @@ def test_a_kept_model_can_be_inspected(number):
 @pytest.mark.parametrize("number", FORMATS)
 def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number, tmp_path):
     model = ImplicitCFNADE.load(KEPT / f"v{number}")
-    model.save(tmp_path / "again")
+    model.save(tmp_path / "again", metrics={"ndcg@100": 0.4})
     again = ImplicitCFNADE.load(tmp_path / "again")
     history = {"film-1": 3, "film-4": 1}
     np.testing.assert_array_equal(again.recommend_for(history)[1], model.recommend_for(history)[1])
-    assert inspect_artifact(tmp_path / "again")["format"] == FORMAT
+    told = inspect_artifact(tmp_path / "again")
+    assert told["format"] == FORMAT
+    assert told["metrics"] == {"validation_mpr": model.validation_mpr_, "ndcg@100": 0.4}
+    assert told["data_fingerprint"] == model.data_fingerprint_
 
 
 def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
