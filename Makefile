@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test slow check format results clean
+.PHONY: help setup demo test test-inference slow check format results clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(INSTALLED)  ## Create .venv and install the package with all it needs
 
@@ -22,6 +22,19 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow"
+
+# Without extras, as a service installs it: saved models load and recommend, and torch is not there.
+INFERENCE_VENV := .venv-inference
+INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/model/test_artifact.py \
+	tests/model/test_artifact_fuzz.py tests/model/test_ids.py tests/model/test_kept_artifacts.py \
+	tests/model/test_tensors.py tests/test_cli_model.py tests/test_public_api.py
+
+test-inference:  ## Run the tests of saved models in a fresh environment without torch
+	rm -rf $(INFERENCE_VENV)
+	$(PYTHON) -m venv $(INFERENCE_VENV)
+	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt . pytest hypothesis
+	$(INFERENCE_VENV)/bin/python -c 'import importlib.util as u, sys; sys.exit("torch is installed" if u.find_spec("torch") else 0)'
+	$(INFERENCE_VENV)/bin/python -m pytest -q $(INFERENCE_TESTS)
 
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
@@ -39,4 +52,4 @@ results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the 
 	$(BIN)/python benchmarks/results.py $(DATA)
 
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(INFERENCE_VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

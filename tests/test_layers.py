@@ -12,16 +12,16 @@ LAYERS = [
     ["threads", "ranking"],
     ["data.interactions", "data.feedback"],
     ["data.ratings", "data.splitting", "data.catalogue", "data.describe", "data.ingest"],
-    ["data"],  # datasets and the simulated service
+    ["data"],  # datasets, fingerprints and the simulated service
     ["evaluation.ranking"],
     ["evaluation.bootstrap", "evaluation.metrics"],
     ["evaluation.evaluate"],
     ["model.config", "model.files", "model.ids", "model.direct"],
-    ["model.inputs"],
+    ["model.inputs", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.objective", "model.ordering"],
     ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],
-    ["explanation", "filters", "similarity"],
+    ["explanation", "filters", "model.onnx_export", "similarity"],
     ["fitting"],
     ["answers"],
     ["recommender"],
@@ -34,7 +34,7 @@ LAYERS = [
     ["demo_story"],
     ["recommendation_file"],
     ["demo", "console", "cli_options"],
-    ["cli_compare", "cli_data", "cli_recommend", "cli_train"],
+    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_train"],
     ["cli"],
     ["__main__"],
 ]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +48,8 @@ def write_recommendations(
     Raises:
         DataError: If it cannot be written.
     """
+    import duckdb  # late: recommending does without it
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))

@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 
 from cfnade.answers import Answers
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
+from cfnade.data.fingerprint import fingerprint
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
@@ -51,6 +52,7 @@ class ImplicitCFNADE:
         best_epoch_: Epochs that the network was trained for.
         epochs_: Loss and validation MPR of every epoch.
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
+        data_fingerprint_: Sizes and checksum of the data it was fitted on.
     """
 
     _answers: Answers
@@ -60,6 +62,7 @@ class ImplicitCFNADE:
     best_epoch_: int
     epochs_: list[Epoch]
     validation_mpr_: float | None
+    data_fingerprint_: dict[str, Any]
 
     def __init__(
         self,
@@ -198,6 +201,7 @@ class ImplicitCFNADE:
         self.epochs_ = fitted.epochs
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr
+        self.data_fingerprint_ = fingerprint(interactions)
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
 
@@ -427,7 +431,7 @@ class ImplicitCFNADE:
 
         Args:
             folder: Where it goes; a model in its place is replaced.
-            info: More to keep in `model.json`, such as where the data came from.
+            info: More to keep in `model.json`, such as metrics and where the data came from.
         """
         self._fitted()
         settings = {
@@ -435,35 +439,45 @@ class ImplicitCFNADE:
             for name, value in self.get_params().items()
             if name != "relative_rating"
         }
-        training = {
-            "best_epoch": self.best_epoch_,
-            "validation_mpr": self.validation_mpr_,
+        known = {
+            "settings": settings,
+            "training": {"best_epoch": self.best_epoch_},
+            "metrics": {"validation_mpr": self.validation_mpr_, **info.pop("metrics", {})},
+            "data_fingerprint": self.data_fingerprint_,
         }
         save_artifact(
             Artifact(
                 self.scorer_.network,
                 self.scorer_.relative_rating,
                 self.catalogue_,
-                {"settings": settings, "training": training, **info},
+                {**known, **info},
             ),
             Path(folder),
         )
 
     @classmethod
-    def load(cls, folder: str | Path) -> ImplicitCFNADE:
+    def load(cls, folder: str | Path, *, verify: bool = True) -> ImplicitCFNADE:
         """Read a model that `save` wrote; needs no torch, and nothing in it is executed.
+
+        The weights are memory-mapped and read-only: processes that load the same folder share
+        its pages.
+
+        Args:
+            folder: What `save` wrote.
+            verify: Compare checksums, which reads all of the files; False for a quick start from
+                a folder that was verified before.
 
         Raises:
             ArtifactError: If there is none, it is damaged, or a later version wrote it.
         """
-        artifact = load_artifact(Path(folder))
+        artifact = load_artifact(Path(folder), verify=verify)
         known = parameter_names(cls)
         settings = {k: v for k, v in artifact.info.get("settings", {}).items() if k in known}
         model = cls(**settings)
-        training = artifact.info.get("training", {})
         model.epochs_ = []
-        model.best_epoch_ = training.get("best_epoch", 0)
-        model.validation_mpr_ = training.get("validation_mpr")
+        model.best_epoch_ = artifact.info.get("training", {}).get("best_epoch", 0)
+        model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
+        model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
         scorer = NetworkScorer(artifact.network, artifact.relative_rating)
         model._adopt(scorer, artifact.catalogue)
         return model

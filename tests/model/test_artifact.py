@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import datetime
-import decimal
 import json
-import uuid
+import mmap
+import shutil
+import stat
 
 import numpy as np
 import pytest
@@ -11,9 +11,14 @@ import pytest
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError
-from cfnade.model.artifact import Artifact, load_artifact, read_description, save_artifact
+from cfnade.model.artifact import (
+    Artifact,
+    inspect_artifact,
+    load_artifact,
+    read_description,
+    save_artifact,
+)
 from cfnade.model.config import ModelConfig
-from cfnade.model.ids import decode_ids, encode_ids
 from cfnade.model.inference import NumpyNetwork
 
 
@@ -100,41 +105,135 @@ def test_a_missing_damaged_or_newer_model_is_refused_in_one_line(artifact, tmp_p
         ("{", "damaged"),
         ("[]", "does not describe a model"),
         (json.dumps({**described, "format": 99}), "has format 99, this version of cfnade reads 1"),
-        (json.dumps({**described, "network": {"n_items": 0}}), "cannot be read"),
+        (json.dumps({**described, "cfnade_version": "9"}), "checksum differs"),
+        (path.read_text()[:-20], "damaged"),
     ]:
         path.write_text(text)
-        with pytest.raises(ArtifactError, match=message):
+        with pytest.raises(ArtifactError, match=message) as refused:
             load_artifact(tmp_path / "model")
+        assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        np.array([3, 1, 2]),
-        np.array([3, 1, 2], dtype=np.int32),
-        np.array([2**63, 5], dtype=np.uint64),
-        np.array([0.5, 2.0]),
-        np.array(["007", "a b", "ü"], dtype=object),
-        np.array(["x", "yz"]),
-        np.array([7, "7", 7.5, True], dtype=object),
-        np.array([uuid.UUID(int=5), uuid.UUID(int=7)], dtype=object),
-        np.array([datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3)], dtype=object),
-        np.array(["2020-01-02", "2021-05-06"], dtype="datetime64[us]"),
-        np.array([decimal.Decimal("1.50"), 2**70], dtype=object),
-        np.array([b"\x00\xff", b""], dtype=object),
-        np.array([], dtype=object),
-    ],
-    ids=lambda ids: f"{ids.dtype}{len(ids)}",
-)
-def test_ids_of_any_type_come_back_unchanged(ids):
-    back = decode_ids(json.loads(json.dumps(encode_ids(ids))))
-    assert back.dtype == ids.dtype
-    assert back.tolist() == ids.tolist()
-    assert [type(a) for a in back.tolist()] == [type(a) for a in ids.tolist()]
+def test_a_truncated_file_is_refused_even_unverified(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    path = tmp_path / "model" / "weights.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    for verify in (True, False):
+        with pytest.raises(ArtifactError, match="its size is"):
+            load_artifact(tmp_path / "model", verify=verify)
 
 
-def test_ids_that_cannot_be_kept_are_told():
-    with pytest.raises(ArtifactError, match="ids of type tuple cannot be saved"):
-        ids = np.empty(1, dtype=object)
-        ids[0] = (1, 2)
-        encode_ids(ids)
+def test_arrays_are_views_on_the_mapped_file_and_cannot_be_written(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    loaded = load_artifact(tmp_path / "model")
+    ratings = loaded.relative_rating
+    for array in [*loaded.network.weights.values(), ratings.distinct_counts_]:
+        owner = array
+        while isinstance(owner, np.ndarray):
+            assert not owner.flags.owndata and not owner.flags.writeable
+            owner = owner.base
+        assert isinstance(owner.obj if isinstance(owner, memoryview) else owner, mmap.mmap)
+
+
+def test_a_loaded_model_goes_on_after_its_folder_was_replaced(artifact, counts, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    loaded = load_artifact(tmp_path / "model", verify=False)
+    ratings = artifact.relative_rating.transform(counts)
+    expected = artifact.network.logits(ratings)
+    artifact.network.weights["output_weight"] = np.zeros((20, 4), dtype=np.float32)
+    save_artifact(artifact, tmp_path / "model")
+    np.testing.assert_array_equal(loaded.network.logits(ratings), expected)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "model.json"])
+def test_a_crash_leaves_the_old_model_and_nothing_beside_it(artifact, tmp_path, monkeypatch, name):
+    save_artifact(artifact, tmp_path / "model")
+    before = (tmp_path / "model" / "model.json").read_bytes()
+
+    def stop(path):
+        if path.name == name:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("cfnade.model.artifact.flush_to_disk", stop)
+    with pytest.raises(KeyboardInterrupt):
+        save_artifact(artifact, tmp_path / "model")
+    assert (tmp_path / "model" / "model.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    load_artifact(tmp_path / "model")
+
+
+def test_all_files_are_readable_alike(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "model").iterdir()}
+    (tmp_path / "plain").write_text("")
+    assert modes == {stat.S_IMODE((tmp_path / "plain").stat().st_mode)}
+
+
+def test_the_same_model_gives_the_same_bytes(artifact, tmp_path):
+    for name in ("one", "two"):
+        save_artifact(artifact, tmp_path / name)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_what_json_cannot_hold_is_kept_as_plain_values(artifact, tmp_path):
+    artifact.info.update(
+        metrics={"mpr": np.float32(2.5), "ndcg": float("nan"), "at": (np.int64(1), 2)},
+        data={"path": tmp_path},
+    )
+    save_artifact(artifact, tmp_path / "model")
+    info = load_artifact(tmp_path / "model").info
+    assert info["metrics"] == {"mpr": 2.5, "ndcg": None, "at": [1, 2]}
+    assert info["data"] == {"path": str(tmp_path)}
+
+
+def test_what_could_not_be_loaded_again_is_not_saved(artifact, tmp_path):
+    good = artifact.network.weights["output_bias"]
+    for bad, message in [
+        (np.full(20, np.nan, dtype=np.float32), "output_bias holds NaN"),
+        (np.zeros(19, dtype=np.float32), "output_bias must be float32 of shape"),
+        (good.astype(np.float64), "output_bias must be float32 of shape"),
+    ]:
+        artifact.network.weights["output_bias"] = bad
+        with pytest.raises(ArtifactError, match=message):
+            save_artifact(artifact, tmp_path / "model")
+    artifact.network.weights["output_bias"] = good
+    artifact.info["metrics"] = 12.5
+    with pytest.raises(ArtifactError, match="metrics is no object"):
+        save_artifact(artifact, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_inspect_tells_all_and_what_is_wrong_with_a_file(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    told = inspect_artifact(tmp_path / "model")
+    assert told["tensors"]["like_weight"] == {"dtype": "F32", "shape": [20, 4]}
+    assert told["items"] == {
+        "n_items": 20,
+        "dtype": "object",
+        "first_ids": ["f0", "f1", "f2"],
+        "have_names": True,
+    }
+    assert told["settings"] == {"alpha": 30.0}
+    folder = tmp_path / "model"
+    assert told["total_bytes"] == sum(
+        path.stat().st_size for path in folder.iterdir() if path.name != "model.json"
+    )
+
+    def states(**options):
+        return [f["state"] for f in inspect_artifact(folder, **options)["files"].values()]
+
+    assert states() == ["not verified"] * 3
+    assert states(verify=True) == ["ok"] * 3
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "weights.safetensors").write_bytes(content)
+    (folder / "items.json").unlink()
+    found = inspect_artifact(folder, verify=True)
+    assert found["files"]["weights.safetensors"]["state"] == "checksum differs"
+    assert found["files"]["ratings.safetensors"]["state"] == "ok"
+    assert "is missing" in found["files"]["items.json"]["state"]
+    assert found["items"] is None
+    shutil.rmtree(folder)
+    with pytest.raises(ArtifactError, match="there is no model"):
+        inspect_artifact(folder)

@@ -68,7 +68,12 @@ class RelativeRating:
         distinct_counts: NDArray[np.float64],
         n_watchers_up_to: NDArray[np.int64],
     ) -> RelativeRating:
-        """Restore a fitted one from its three arrays."""
+        """Restore a fitted one from its three arrays.
+
+        Raises:
+            DataError: If they are not the distributions of any counts.
+        """
+        _check_distributions(item_starts, distinct_counts, n_watchers_up_to)
         ratings = cls()
         ratings.n_items_ = item_starts.size - 1
         ratings.item_starts_ = item_starts
@@ -132,6 +137,22 @@ class RelativeRating:
         below_all = position < starts
         n_no_more = np.where(below_all, 1, up_to[position])
         return np.asarray(n_no_more / np.where(below_all, n_watchers + 1, n_watchers))
+
+
+def _check_distributions(
+    starts: NDArray[np.int64], counts: NDArray[np.float64], up_to: NDArray[np.int64]
+) -> None:
+    """Refuse arrays that no `fit` could have made: they come from files."""
+    if not (starts.ndim == counts.ndim == up_to.ndim == 1 and starts.size and starts[0] == 0):
+        raise DataError("count distributions need one start for each item, from 0, and one more")
+    if (np.diff(starts) < 0).any() or not starts[-1] == counts.size == up_to.size:
+        raise DataError("count distributions must follow each other and fill their arrays")
+    is_first = np.zeros(counts.size, dtype=np.bool_)  # of an item's counts
+    is_first[starts[:-1][np.diff(starts) > 0]] = True
+    for values in (counts, up_to):
+        rises = np.diff(values, prepend=0) > 0
+        if not (np.isfinite(values).all() and (values > 0).all() and (rises | is_first).all()):
+            raise DataError("counts and watchers of an item must be finite, above 0 and ascending")
 
 
 def _keys(

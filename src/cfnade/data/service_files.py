@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,6 +79,8 @@ def write_service(
 
 def _write_parquet(columns: dict[str, NDArray[Any]], path: Path) -> None:
     """Write arrays of one length as the columns of a table."""
+    import duckdb
+
     quoted = str(path).replace("'", "''")
     with duckdb.connect() as connection:
         connection.register("columns", columns)

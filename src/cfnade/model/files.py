@@ -1,10 +1,20 @@
-"""Folders that are replaced as a whole: a crash leaves the old one, the new one or none."""
+"""Files and folders that are replaced as a whole, and plain files that are read with suspicion."""
 
 from __future__ import annotations
 
+import json
+import math
+import mmap
+import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
+from typing import Any, NoReturn
+
+from cfnade.errors import ArtifactError
+
+MAX_JSON_DEPTH = 32
 
 
 def replace_folder(new: Path, folder: Path) -> None:
@@ -18,6 +28,128 @@ def replace_folder(new: Path, folder: Path) -> None:
         new.rename(folder)
     except BaseException:
         (old / "old").rename(folder)
+        old.rmdir()
         raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        new.write_bytes(content)
+        flush_to_disk(new)
+        new.replace(path)
     finally:
-        shutil.rmtree(old, ignore_errors=True)
+        new.unlink(missing_ok=True)
+
+
+def flush_to_disk(path: Path) -> None:
+    """See that a file is on the disk before it is renamed into place."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """Memory-map a plain file for reading.
+
+    Raises:
+        ArtifactError: If it is missing, empty, or a link, pipe, device or folder.
+    """
+    descriptor = _open_plain(path)
+    try:
+        if os.fstat(descriptor).st_size == 0:  # cannot be mapped
+            raise ArtifactError(f"{path} is empty")
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError, OverflowError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(f"{path} cannot be read: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def read_plain(path: Path, *, at_most: int) -> bytes:
+    """Read a small plain file.
+
+    Raises:
+        ArtifactError: If it is missing, larger than `at_most` bytes, or a link, pipe, device or
+            folder.
+    """
+    descriptor = _open_plain(path)
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            content = file.read(at_most + 1)
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > at_most:
+        raise ArtifactError(f"{path} has more than the {at_most:,} bytes that are possible here")
+    return content
+
+
+def _open_plain(path: Path) -> int:
+    """Open a file that is really a file: a link may lead anywhere, a pipe may never end."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    if path.is_symlink():
+        raise ArtifactError(f"{path} is a link; a model holds its files itself")
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
+        raise ArtifactError(f"{path}: {path.name} {reason}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ArtifactError(f"{path} is not a plain file")
+    return descriptor
+
+
+def parse_json(content: bytes) -> Any:
+    """Read strict JSON in UTF-8: no key twice, no NaN, no numbers of thousands of digits.
+
+    Raises:
+        ArtifactError: If it is anything else.
+    """
+    try:
+        parsed = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_no_key_twice,
+            parse_constant=_refuse,
+            parse_float=_finite,
+        )
+        if not _is_shallow(parsed, MAX_JSON_DEPTH):
+            raise ArtifactError("JSON nested too deep")
+        if rb"\ud" in content.lower():  # half of a character, which could not be written again
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ArtifactError("JSON nested too deep") from None
+    except ValueError as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(f"no proper JSON: {error}") from error
+    return parsed
+
+
+def _is_shallow(value: Any, n_levels: int) -> bool:
+    """Whether lists and objects are nested in at most so many levels."""
+    if not isinstance(value, list | dict):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return n_levels > 0 and all(_is_shallow(entry, n_levels - 1) for entry in inner)
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ArtifactError("JSON with a key twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text[:40])
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ArtifactError(f"JSON with {constant} in it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,55 +14,139 @@ from numpy.typing import NDArray
 
 from cfnade.errors import ArtifactError
 
-# Ids are kept with their type, so that 7 comes back as 7 and "007" as "007".
-_TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], Callable[[str], Any]]] = {
-    "str": (str, str, str),
-    "bool": (bool, bool, bool),
-    "int": (int, int, int),
-    "float": (float, float, float),
-    "bytes": (bytes, bytes.hex, bytes.fromhex),
-    "uuid": (uuid.UUID, str, uuid.UUID),
-    "decimal": (decimal.Decimal, str, decimal.Decimal),
-    "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
-    "date": (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
+# Ids are kept with their type, so that 7 comes back as 7 and "007" as "007": for each type its
+# name, how it becomes a JSON value, which type that value has, and how it is read again.
+_TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
+    "str": (str, str, str, str),
+    "bool": (bool, bool, bool, bool),
+    "int": (int, int, int, int),
+    "float": (float, float, float, float),
+    "bytes": (bytes, bytes.hex, str, bytes.fromhex),
+    "uuid": (uuid.UUID, str, str, uuid.UUID),
+    "decimal": (decimal.Decimal, str, str, decimal.Decimal),
+    "datetime": (
+        datetime.datetime,
+        datetime.datetime.isoformat,
+        str,
+        datetime.datetime.fromisoformat,
+    ),
+    "date": (datetime.date, datetime.date.isoformat, str, datetime.date.fromisoformat),
 }
+
+_NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248])")
+_TIMES = re.compile(r"[<>][mM]8(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
+_MOST_TEXT_BYTES = 1 << 30  # of an array of fixed width; beyond it, text is kept as objects
+_MOST_EQUAL_HASHES = 1000
 
 
 def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
     """Ids as JSON can hold them, with the type of each that is not the first's.
 
+    Args:
+        ids: Distinct, (n_items,).
+
     Raises:
-        ArtifactError: If an id is of a type that cannot be kept.
+        ArtifactError: If an id is of a type that cannot be kept, or there twice.
     """
+    check_distinct(ids)
     if ids.dtype.kind in "mM":
         text = np.datetime_as_string(ids) if ids.dtype.kind == "M" else ids.astype(np.int64)
         return {"dtype": ids.dtype.str, "types": None, "ids": text.tolist()}
     values = [v.item() if isinstance(v, np.generic) else v for v in ids.tolist()]
     types = [_type_name(value) for value in values]
+    if ids.dtype.kind == "U":
+        dtype = "str" if ids.nbytes <= _MOST_TEXT_BYTES else "object"
+    else:
+        dtype = ids.dtype.str if _NUMBERS.fullmatch(ids.dtype.str) else "object"
     return {
-        "dtype": ids.dtype.str if ids.dtype.kind in "iufbU" else "object",
+        "dtype": dtype,
         "types": sorted(set(types)) if len(set(types)) <= 1 else types,
         "ids": [_TO_TEXT[name][1](value) for name, value in zip(types, values, strict=True)],
     }
 
 
 def decode_ids(encoded: Mapping[str, Any]) -> NDArray[Any]:
-    """What `encode_ids` took."""
-    types, values, dtype = encoded["types"], encoded["ids"], encoded["dtype"]
-    if types is None:
-        return np.array(values, dtype=np.dtype(dtype))
-    if len(types) < len(values):
-        types = list(types) * len(values)
-    decoded = [_TO_TEXT[name][2](value) for name, value in zip(types, values, strict=True)]
-    if dtype != "object":
-        return np.array(decoded, dtype=np.dtype(dtype))
-    ids = np.empty(len(decoded), dtype=object)
-    ids[:] = decoded
+    """What `encode_ids` took.
+
+    Raises:
+        ArtifactError: If these are not ids as `encode_ids` writes them.
+    """
+    try:
+        ids = _decode(encoded)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(f"the item ids are damaged: {type(error).__name__} {error}") from error
+    check_distinct(ids)
     return ids
 
 
+def check_distinct(ids: NDArray[Any]) -> None:
+    """See that every id stands for one item.
+
+    Raises:
+        ArtifactError: If one is there twice.
+    """
+    values = ids.tolist()
+    try:
+        # Thousands of equal hashes are made on purpose: a table of such ids would take hours.
+        are_told_apart = (
+            len({hash(value) for value in values}) >= len(values) - _MOST_EQUAL_HASHES
+            and len(set(values)) == len(values)
+            and all(value == value for value in values)  # NaN is not
+            and not (ids.dtype.kind in "mM" and np.isnat(ids).any())
+        )
+    except (TypeError, ArithmeticError):
+        raise ArtifactError("item ids must be hashable; use text or numbers as ids") from None
+    if not are_told_apart:
+        raise ArtifactError("item ids must be distinct: one of them is there twice, or is NaN")
+
+
+def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
+    types, values, dtype = encoded["types"], encoded["ids"], encoded["dtype"]
+    if not isinstance(values, list) or not isinstance(dtype, str):
+        raise ArtifactError("the item ids are damaged: no list of ids, or no type")
+    if types is None:
+        if not _TIMES.fullmatch(dtype):
+            raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is no type of ids")
+        as_written = str if dtype[1] == "M" else int
+        return np.array([_checked(v, as_written) for v in values], dtype=np.dtype(dtype))
+    if not isinstance(types, list) or not (len(types) in (len(values), 1) or not values):
+        raise ArtifactError("the item ids are damaged: not as many types as ids")
+    if len(types) < len(values):
+        types = types * len(values)
+    decoded = [_one(name, value) for name, value in zip(types, values, strict=False)]
+    if dtype == "object":
+        ids = np.empty(len(decoded), dtype=object)
+        ids[:] = decoded
+        return ids
+    if dtype == "str":
+        width = max((len(_checked(v, str)) for v in decoded), default=1)
+        if 4 * width * len(decoded) > _MOST_TEXT_BYTES:
+            raise ArtifactError("the item ids are damaged: too long for this kind of array")
+        return np.array(decoded, dtype=f"<U{max(width, 1)}")
+    if not _NUMBERS.fullmatch(dtype):
+        raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is no type of ids")
+    ids = np.array(decoded, dtype=object).astype(dtype)
+    if ids.tolist() != decoded:
+        raise ArtifactError(f"the item ids are damaged: they do not fit into {dtype}")
+    return ids
+
+
+def _one(name: str, value: Any) -> Any:
+    _, _, as_written, read = _TO_TEXT[name]
+    return read(_checked(value, as_written))
+
+
+def _checked(value: Any, kind: type) -> Any:
+    """The value, if JSON held it in the type it was written in."""
+    if type(value) is not kind:
+        raise ArtifactError(f"the item ids are damaged: {value!r:.40} should be a {kind.__name__}")
+    return value
+
+
 def _type_name(value: Any) -> str:
-    for name, (kind, _, _) in _TO_TEXT.items():
+    for name, (kind, *_) in _TO_TEXT.items():
         if type(value) is kind:
             return name
     raise ArtifactError(

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import duckdb
 from numpy.typing import NDArray
 
 from cfnade.errors import ConfigError, DataError
 from cfnade.threads import available_threads
+
+if TYPE_CHECKING:
+    import duckdb  # where it is needed it is imported late: recommending does without it
 
 T = TypeVar("T")
 
@@ -98,6 +100,8 @@ def connect(
             f"no temporary folder can be made in {str(temp_directory)!r}: {error.strerror}; "
             "name a folder that exists and can be written to"
         ) from error
+    import duckdb
+
     with spill as folder:
         connection = Connection(_open(folder, memory_limit))
         try:
@@ -122,6 +126,8 @@ def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
     }
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
+    import duckdb
+
     try:
         connection = duckdb.connect(config=config)
     except duckdb.Error as error:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from duckdb import Error as DuckDBError
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
@@ -198,10 +197,12 @@ def _fetch(connection: Connection, table: str, role: str) -> NDArray[Any]:
     if kind in FAITHFUL_TYPES:
         ids: NDArray[Any] = connection.execute(query).fetchnumpy()["value"]
         return ids
+    import duckdb
+
     try:
         values = [value for (value,) in connection.execute(query).fetchall()]
         hash(values[0])
-    except (DuckDBError, TypeError) as error:
+    except (duckdb.Error, TypeError) as error:
         raise DataError(
             f"values of type {kind} cannot serve as {role} ids; write them as numbers or text"
         ) from error

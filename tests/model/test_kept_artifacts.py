@@ -1,0 +1,57 @@
+"""Models saved by earlier versions load and recommend as they did; nothing here needs torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cfnade import ImplicitCFNADE, MissingExtraError
+from cfnade.model.artifact import FORMAT, inspect_artifact
+
+KEPT = Path(__file__).parent / "artifacts"
+FORMATS = range(1, FORMAT + 1)
+
+
+@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_kept_model_recommends_as_it_did(number, verify):
+    model = ImplicitCFNADE.load(KEPT / f"v{number}", verify=verify)
+    for answer in json.loads((KEPT / f"v{number}.json").read_text(encoding="utf-8")):
+        items, probabilities = model.recommend_for(answer["history"], n=4)
+        assert items.tolist() == answer["items"]
+        np.testing.assert_allclose(probabilities, answer["probabilities"], atol=1e-6)
+    assert model.catalogue_.label("film-3") == "Film número 3"
+    assert model.n_hidden == 4 and model.best_epoch_ >= 1 and model.validation_mpr_ > 0
+    assert model.data_fingerprint_["n_users"] == 60
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_a_kept_model_can_be_inspected(number):
+    told = inspect_artifact(KEPT / f"v{number}", verify=True)
+    assert told["format"] == number
+    assert all(file["state"] == "ok" for file in told["files"].values())
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number, tmp_path):
+    model = ImplicitCFNADE.load(KEPT / f"v{number}")
+    model.save(tmp_path / "again", metrics={"ndcg@100": 0.4})
+    again = ImplicitCFNADE.load(tmp_path / "again")
+    history = {"film-1": 3, "film-4": 1}
+    np.testing.assert_array_equal(again.recommend_for(history)[1], model.recommend_for(history)[1])
+    told = inspect_artifact(tmp_path / "again")
+    assert told["format"] == FORMAT
+    assert told["metrics"] == {"validation_mpr": model.validation_mpr_, "ndcg@100": 0.4}
+    assert told["data_fingerprint"] == model.data_fingerprint_
+
+
+def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
+    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
+        ImplicitCFNADE().fit(counts)
