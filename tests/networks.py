@@ -19,7 +19,9 @@ def random_numpy_network(
 ) -> NumpyNetwork:
     """A network of which every weight matters."""
     rng = np.random.default_rng(seed)
-    config = ModelConfig(n_items=n_items, n_hidden=n_hidden, **settings)
+    config = ModelConfig(
+        **{"n_items": n_items, "n_hidden": n_hidden, "n_neighbours": 3, **settings}
+    )
     A_scale = 0.3 if config.input_scale == "none" else 0.3 * n_items  # as in `dislike_scale`
     W_scale = 0.5 if config.input_scale != "none" else 0.5 / (1 + config.alpha)
     weights = {
@@ -32,11 +34,12 @@ def random_numpy_network(
     for layer in range(config.n_layers - 1):
         weights[f"deep_weight.{layer}"] = rng.normal(size=(n_hidden, n_hidden)) / n_hidden**0.5
         weights[f"deep_bias.{layer}"] = rng.normal(size=n_hidden)
-    if config.direct:
-        weights["direct_weight"] = 0.3 * rng.normal(size=(n_items, n_items))
-        np.fill_diagonal(weights["direct_weight"], 0.0)
-        weights["direct_scale"] = rng.normal(size=n_items)
-    return NumpyNetwork(config, {name: w.astype(np.float32) for name, w in weights.items()})
+    weights = {name: weight.astype(np.float32) for name, weight in weights.items()}
+    if config.n_neighbours:
+        others = np.argsort(rng.random((n_items, n_items)) + np.eye(n_items), axis=1)
+        weights["neighbours"] = others[:, : config.n_neighbours].copy()
+        weights["neighbour_weight"] = rng.random((n_items, config.n_neighbours), dtype=np.float32)
+    return NumpyNetwork(config, weights)
 
 
 def random_counts(
@@ -53,7 +56,9 @@ def random_model(
 ) -> ImplicitCFNADE:
     """A model that works like a trained one; items are `i0`, `i1`, ... unless told otherwise."""
     network = random_numpy_network(n_items, seed=seed, **settings)
-    model = ImplicitCFNADE(n_hidden=network.config.n_hidden, **settings)
+    known = {name: value for name, value in settings.items() if name != "n_neighbours"}
+    model = ImplicitCFNADE(n_hidden=network.config.n_hidden, **known)
+    model.readout_ = {}
     model.epochs_, model.best_epoch_, model.validation_mpr_ = [], 1, None
     model.data_fingerprint_ = {}
     ratings = RelativeRating().fit(random_counts(n_items=n_items, seed=seed))

@@ -18,7 +18,9 @@ def logit_and_probability(model, history, item, disliked=None):
     return np.log(probability / (1 - probability)), probability
 
 
-@pytest.mark.parametrize("settings", [{}, {"direct": False, "input_scale": "none", "n_layers": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"n_neighbours": 0, "input_scale": "none", "n_layers": 2}]
+)
 def test_effects_equal_really_leaving_the_entry_out(settings):
     model = random_model(**settings)
     disliked = {"i5": 8.0, "i9": 2.0}

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions
 from cfnade.fitting import Callbacks, ValidationConfig
 from cfnade.model.config import PRESETS, ModelConfig, TrainingConfig
+from cfnade.readout import ReadoutConfig
 
 SMALL = {"n_hidden": 8, "batch_size": 16, "max_epochs": 12, "learning_rate": 0.02}
 
@@ -37,7 +38,7 @@ def test_a_made_up_history_gets_its_groups_other_items(model):
     assert all(int(item[1:]) % 2 == 0 for item in ids)
     assert not {"i0", "i2", "i4"} & set(ids)
     assert (np.diff(scores) <= 0).all()
-    assert ((scores > 0) & (scores < 1)).all()
+    assert ((scores > 0) & (scores <= 1)).all()
 
 
 def test_a_list_is_a_history_of_single_counts_and_repeats_add_up(model):
@@ -176,9 +177,9 @@ def test_the_constructor_stores_its_keywords_and_clone_copies_them():
 
 def test_defaults_are_those_of_the_configurations():
     parameters = inspect.signature(ImplicitCFNADE).parameters
-    for config in (ModelConfig, TrainingConfig, ValidationConfig):
+    for config in (ModelConfig, TrainingConfig, ReadoutConfig, ValidationConfig):
         for name, field in config.__dataclass_fields__.items():
-            if name not in ("n_items", "seed"):
+            if name not in ("n_items", "n_neighbours", "seed"):
                 assert parameters[name].default == field.default, name
 
 
@@ -187,7 +188,7 @@ def test_the_paper_preset_is_one_word_away():
     assert (paper.n_hidden, paper.optimizer, paper.learning_rate) == (256, "sgd", 0.01)
     assert (paper.batch_size, paper.weight_decay, paper.alpha) == (200, 0.01, 300.0)
     assert paper.random_state == 3
-    assert not paper.direct  # not in the paper
+    assert not paper.direct and paper.popularity_tilt == 0.0  # not in the paper
     fitted = paper.set_params(max_epochs=30, patience=30).fit(group_counts())
     assert fitted.epochs_[-1].loss < fitted.epochs_[0].loss
     assert fitted.validation_mpr_ < 50
@@ -275,7 +276,7 @@ def test_a_fit_that_starts_anew_forgets_an_earlier_refit(tmp_path):
 
 
 def test_a_large_catalogue_goes_without_the_direct_path(monkeypatch):
-    monkeypatch.setattr("cfnade.fitting.DIRECT_UP_TO", 10)
+    monkeypatch.setattr("cfnade.readout.DIRECT_UP_TO", 10)
     model = ImplicitCFNADE(**{**SMALL, "max_epochs": 1}).fit(group_counts())
-    assert "direct_weight" not in model.scorer_.network.weights
+    assert "neighbours" not in model.scorer_.network.weights
     assert np.isfinite(model.scores(group_counts())).all()

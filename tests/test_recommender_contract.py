@@ -264,7 +264,7 @@ some_ids = st.lists(st.sampled_from(IDS), max_size=12)
 histories = st.dictionaries(st.sampled_from(IDS), st.integers(1, 50), max_size=N_ITEMS)
 seeds = st.integers(0, 3)
 configurations = st.sampled_from(
-    [{}, {"direct": False}, {"n_layers": 2, "input_scale": "alpha"}, {"input_scale": "none"}]
+    [{}, {"n_neighbours": 0}, {"n_layers": 2, "input_scale": "alpha"}, {"input_scale": "none"}]
 )
 quick = settings(max_examples=40, deadline=None)
 

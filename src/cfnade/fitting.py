@@ -1,11 +1,11 @@
-"""From counts to a trained network: ratings, a validation part, early stopping, a last refit."""
+"""From counts to a trained network: ratings, validation, early stopping, readout, a last refit."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from cfnade.data.feedback import check_number
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import hold_out
+from cfnade.data.splitting import hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
+from cfnade.readout import Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ logger = logging.getLogger(__name__)
 REFIT_ABOVE = 0.01
 """Unless told otherwise, refit if validation took more than this share of the pairs away."""
 
-
-DIRECT_UP_TO = 12_000
-"""Items up to which the direct path is used: its weights, an array of items by items, are kept
-whole, 0.6 GB here."""
+READOUT_USERS = 2_000
+"""Held-out users at most that the readout is chosen on: it is judged dozens of times."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,10 @@ class Fitted:
     """Epochs that it was trained for."""
 
     validation_mpr: float | None
-    """MPR of that epoch on the validation part, in percent; None without one."""
+    """MPR of that epoch, with the readout, on the validation part, in percent; None without one."""
+
+    readout: Readout
+    """What was added to the network after training."""
 
     epochs: list[Epoch] = field(repr=False)
     """All epochs of the search for the best one."""
@@ -113,8 +115,8 @@ def fit_network(
 
     Args:
         known: Counts to learn from, (n_users, n_items).
-        settings: Fields of `ModelConfig`, `TrainingConfig` and `ValidationConfig` by name, and
-            `n_threads`.
+        settings: Fields of `ModelConfig`, `TrainingConfig`, `ReadoutConfig` and
+            `ValidationConfig` by name, and `n_threads`.
         validation: Held-out counts to stop early on, disjoint from `known`; if None, a part of
             `known` is held out. One given is never trained on.
         relative_rating: Fitted count distributions; None fits them on what is trained on.
@@ -143,7 +145,8 @@ def fit_network(
             f"validation must have the users and items of the counts, {known.shape}; "
             f"got {validation.shape}"
         )
-    model = _model_config(known.shape[1], settings)
+    model = ModelConfig(n_items=known.shape[1], **_of(ModelConfig, settings))
+    reading = ReadoutConfig(**_of(ReadoutConfig, settings))
     validating = ValidationConfig(**_of(ValidationConfig, settings))
     callbacks = callbacks or Callbacks()
 
@@ -181,28 +184,19 @@ def fit_network(
             train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
         trained, ratings = run(train_counts, held_out, "search")
         best_epoch, epochs = trained.best_epoch, trained.epochs
+        maker = ReadoutMaker(reading, ratings.transform(train_counts))
+        readout, mpr = maker.start(), None
+        if held_out is not None:
+            judge = _validator(train_counts, of_some_users(held_out, READOUT_USERS, 0), ratings)
+            readout, mpr = maker.choose(trained.network, judge)
         if n_run and checkpoint is not None:  # the search went on: an earlier refit is void
             shutil.rmtree(checkpoint / "refit", ignore_errors=True)
         if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
             logger.info("training again on all pairs, for %d epochs", best_epoch)
             trained, ratings = run(known, None, "refit", max_epochs=best_epoch, patience=best_epoch)
-    mprs = [epoch.validation_mpr for epoch in epochs if epoch.validation_mpr is not None]
-    scorer = NetworkScorer(trained.network, ratings)
-    return Fitted(scorer, best_epoch, min(mprs, default=None), epochs)
-
-
-def _model_config(n_items: int, settings: Mapping[str, Any]) -> ModelConfig:
-    """The network for these items; a large catalogue goes without the direct path."""
-    model = ModelConfig(n_items=n_items, **_of(ModelConfig, settings))
-    if model.direct and n_items > DIRECT_UP_TO:
-        needed_gb = 4 * n_items**2 / 1e9
-        logger.info(
-            "no direct item-item path: its weights for %d items would take %.1f GB",
-            n_items,
-            needed_gb,
-        )
-        model = replace(model, direct=False)
-    return model
+            maker = ReadoutMaker(reading, ratings.transform(known))
+        scorer = NetworkScorer(maker.add(trained.network, readout), ratings)
+    return Fitted(scorer, best_epoch, mpr, readout, epochs)
 
 
 def _hold_out(
@@ -210,9 +204,7 @@ def _hold_out(
 ) -> tuple[CountMatrix, CountMatrix | None]:
     """Part the counts into what to train on and what to stop early on."""
     rng = np.random.default_rng(seed)
-    is_chosen = np.zeros(known.shape[0], dtype=np.bool_)
-    is_chosen[rng.permutation(known.shape[0])[: validating.validation_users]] = True
-    chosen = as_count_matrix(known.multiply(is_chosen[:, None]))
+    chosen = of_some_users(known, validating.validation_users, rng)
     _, held_out = hold_out(chosen, share=validating.validation_share, rng=rng)
     if held_out.nnz == 0:
         if validating.validation_share > 0:

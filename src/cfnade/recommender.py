@@ -37,8 +37,8 @@ class ImplicitCFNADE:
     and a neural autoregressive network gives the probability of a like for every other item.
 
     The constructor stores its keywords unchanged; they are checked in `fit`. What each does is
-    told in `cfnade.model.config.ModelConfig`, `TrainingConfig` and
-    `cfnade.fitting.ValidationConfig`; those here only:
+    told in `cfnade.model.config.ModelConfig` and `TrainingConfig`, `cfnade.readout.ReadoutConfig`
+    and `cfnade.fitting.ValidationConfig`; those here only:
 
     Args:
         relative_rating: Fitted count distributions to use as they are; None fits them.
@@ -52,6 +52,7 @@ class ImplicitCFNADE:
         best_epoch_: Epochs that the network was trained for.
         epochs_: Loss and validation MPR of every epoch.
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
+        readout_: What was added after training: settings of `cfnade.readout.ReadoutConfig`.
         data_fingerprint_: Sizes and checksum of the data it was fitted on.
     """
 
@@ -62,6 +63,7 @@ class ImplicitCFNADE:
     best_epoch_: int
     epochs_: list[Epoch]
     validation_mpr_: float | None
+    readout_: dict[str, Any]
     data_fingerprint_: dict[str, Any]
 
     def __init__(
@@ -83,8 +85,11 @@ class ImplicitCFNADE:
         dropout: float = 0.25,
         weight_average: float = 0.99,
         bias_start: bool = True,
-        direct_l2: float = 300.0,
+        direct_l2: float | None = None,
+        direct_neighbours: int | None = None,
+        direct_gain: float | None = None,
         direct_dropout: float = 0.5,
+        popularity_tilt: float | None = None,
         max_epochs: int = 200,
         validate_every: int = 2,
         patience: int = 6,
@@ -112,7 +117,10 @@ class ImplicitCFNADE:
         self.weight_average = weight_average
         self.bias_start = bias_start
         self.direct_l2 = direct_l2
+        self.direct_neighbours = direct_neighbours
+        self.direct_gain = direct_gain
         self.direct_dropout = direct_dropout
+        self.popularity_tilt = popularity_tilt
         self.max_epochs = max_epochs
         self.validate_every = validate_every
         self.patience = patience
@@ -201,6 +209,7 @@ class ImplicitCFNADE:
         self.epochs_ = fitted.epochs
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr
+        self.readout_ = fitted.readout.settings()
         self.data_fingerprint_ = fingerprint(interactions)
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
@@ -441,7 +450,7 @@ class ImplicitCFNADE:
         }
         known = {
             "settings": settings,
-            "training": {"best_epoch": self.best_epoch_},
+            "training": {"best_epoch": self.best_epoch_, "readout": self.readout_},
             "metrics": {"validation_mpr": self.validation_mpr_, **info.pop("metrics", {})},
             "data_fingerprint": self.data_fingerprint_,
         }
@@ -475,7 +484,9 @@ class ImplicitCFNADE:
         settings = {k: v for k, v in artifact.info.get("settings", {}).items() if k in known}
         model = cls(**settings)
         model.epochs_ = []
-        model.best_epoch_ = artifact.info.get("training", {}).get("best_epoch", 0)
+        training = artifact.info.get("training", {})
+        model.best_epoch_ = training.get("best_epoch", 0)
+        model.readout_ = training.get("readout", {})
         model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
         model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
         scorer = NetworkScorer(artifact.network, artifact.relative_rating)

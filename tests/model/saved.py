@@ -20,9 +20,11 @@ from cfnade.model.weights import weight_shapes
 
 def random_artifact(rng: np.random.Generator, **settings: Any) -> Artifact:
     """Random weights and counts; one item has no watchers, counts are whole and broken."""
-    config = ModelConfig(**{"n_items": 9, "n_hidden": 3, **settings})
+    config = ModelConfig(**{"n_items": 9, "n_hidden": 3, "n_neighbours": 2, **settings})
     weights = {
-        name: rng.normal(scale=0.5, size=shape).astype(np.float32)
+        name: rng.integers(config.n_items, size=shape)
+        if name == "neighbours"
+        else rng.normal(scale=0.5, size=shape).astype(np.float32)
         for name, shape in weight_shapes(config).items()
     }
     ids = np.array([f"film {i}" for i in range(config.n_items)], dtype=object)

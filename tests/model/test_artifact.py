@@ -36,7 +36,7 @@ def artifact(counts, rng) -> Artifact:
     }
     names = np.array([f"Film é {i}" for i in range(20)], dtype=object)
     return Artifact(
-        NumpyNetwork(ModelConfig(n_items=20, n_hidden=4, direct=False), weights),
+        NumpyNetwork(ModelConfig(n_items=20, n_hidden=4), weights),
         RelativeRating().fit(counts),
         Catalogue(np.array([f"f{i}" for i in range(20)], dtype=object), names),
         {"settings": {"alpha": 30.0}},

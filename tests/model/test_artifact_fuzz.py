@@ -178,7 +178,7 @@ def test_any_value_in_the_description_is_refused_or_a_model(saved, key, value):
 @whole_or_not
 @given(
     key=st.sampled_from(
-        ["n_items", "n_hidden", "n_layers", "activation", "alpha", "input_scale", "direct"]
+        ["n_items", "n_hidden", "n_layers", "activation", "alpha", "input_scale", "n_neighbours"]
     ),
     value=json_values | st.just(10**30) | st.just(10**9),
 )
@@ -322,7 +322,7 @@ def test_parts_of_different_models_do_not_fit(saved, tmp_path):
     n_items=st.integers(2, 12),
     n_hidden=st.integers(1, 5),
     n_layers=st.integers(1, 3),
-    direct=st.booleans(),
+    n_neighbours=st.integers(0, 3),
     activation=st.sampled_from(["tanh", "sigmoid", "relu", "silu", "identity"]),
     alpha=st.floats(0, 1e6),
     ids=st.lists(st.text(min_size=1) | st.integers(), min_size=12, max_size=12, unique=True),

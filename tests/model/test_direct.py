@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.data.ratings import RelativeRating
-from cfnade.model.config import ModelConfig, TrainingConfig
-from cfnade.model.direct import item_item_weights
-from cfnade.model.training import train
+from cfnade.model import direct
+from cfnade.model.direct import direct_weight, item_item_weights, strongest_neighbours
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -34,15 +32,25 @@ def test_without_dropout_no_other_weights_with_a_zero_diagonal_fit_better(counts
         assert cost(best) < cost(other)
 
 
-def test_the_scale_of_the_path_is_learnt_and_the_weights_are_kept(counts):
-    ratings = RelativeRating().fit(counts).transform(counts)
-    model = ModelConfig(n_items=20, n_hidden=4)
-    weights = train(model, TrainingConfig(max_epochs=5, batch_size=16), ratings).network.weights
-    assert (weights["direct_scale"] != 5.0).all()
-    np.testing.assert_array_equal(weights["direct_weight"], item_item_weights(counts, 300.0, 0.5))
-    plain = ModelConfig(n_items=20, n_hidden=4, direct=False)
-    weights = train(plain, TrainingConfig(max_epochs=1), ratings).network.weights
-    assert not {"direct_weight", "direct_scale"} & set(weights)
+def test_neighbours_are_the_largest_weights_above_0_of_each_column(rng, monkeypatch):
+    monkeypatch.setattr(direct, "_COLUMNS", 3)  # several blocks
+    B = rng.normal(size=(8, 8)).astype(np.float32)
+    B[:, 5] = -1.0  # nothing speaks for it
+    np.fill_diagonal(B, 0.0)
+    neighbours, weight = strongest_neighbours(B, 3)
+    for item in range(8):
+        expected = sorted((value for value in B[:, item] if value > 0), reverse=True)[:3]
+        assert weight[item].tolist() == expected + [0.0] * (3 - len(expected))
+        for neighbour, value in zip(neighbours[item], weight[item], strict=True):
+            assert value == (B[neighbour, item] if neighbour != item else 0.0)
+
+
+def test_more_neighbours_than_items_are_filled_up_with_nothing(rng):
+    B = np.abs(rng.normal(size=(3, 3))).astype(np.float32)
+    np.fill_diagonal(B, 0.0)
+    neighbours, weight = strongest_neighbours(B, 5)
+    assert neighbours.shape == weight.shape == (3, 5)
+    np.testing.assert_array_equal(direct_weight(neighbours, weight).toarray(), B)
 
 
 def test_items_without_watchers_get_no_weight():

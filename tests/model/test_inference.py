@@ -1,16 +1,18 @@
-"""Negative evidence in the numpy network; that it equals the torch one is in `test_network`."""
+"""Negative evidence and the direct path in the numpy network; the rest is in `test_network`."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import dislike_scale, full_dislike
 from tests import reference
-from tests.networks import random_numpy_network
+from tests.networks import random_counts, random_numpy_network
 
 N_ITEMS, ALPHA = 9, 3.0
 LIKED = {1: 0.2, 4: 1.0, 7: 0.6}  # relative ratings
@@ -24,7 +26,7 @@ def row(values: dict[int, float]) -> csr_array:
 
 
 def test_a_dislike_enters_the_hidden_layer_as_the_equation_says():
-    network = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale="none", direct=False)
+    network = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale="none", n_neighbours=0)
     likes = [1 if item in LIKED else 0 for item in range(N_ITEMS)]
     confidences = [1.0 + ALPHA * LIKED.get(item, 0.0) for item in range(N_ITEMS)]
     for item, weight in DISLIKED.items():
@@ -85,3 +87,19 @@ def test_a_full_dislike_weighs_as_much_as_the_surest_like_alone(input_scale):
     assert np.linalg.norm(dislike + scale * A[3]) == pytest.approx(
         strength * np.linalg.norm(A[3]), rel=1e-4
     )
+
+
+def test_the_direct_path_adds_the_neighbours_that_are_liked():
+    network = random_numpy_network(N_ITEMS, n_neighbours=3)
+    plain = replace(network.config, n_neighbours=0)
+    names = ("neighbours", "neighbour_weight")
+    others = {name: w for name, w in network.weights.items() if name not in names}
+    ratings = random_counts(5, N_ITEMS)
+    ratings.data = 1.0 / (1.0 + ratings.data)
+    actual = network.logits(ratings) - NumpyNetwork(plain, others).logits(ratings)
+    liked = ratings.toarray() > 0
+    for user in range(5):
+        for item in range(N_ITEMS):
+            pairs = zip(*(network.weights[name][item] for name in names), strict=True)
+            expected = sum(weight for neighbour, weight in pairs if liked[user, neighbour])
+            assert actual[user, item] == pytest.approx(expected, abs=1e-5)

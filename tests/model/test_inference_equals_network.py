@@ -16,13 +16,12 @@ from cfnade.model.weights import weight_shapes, wrong_weights
 N_ITEMS = 25
 
 
-@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("n_layers", [1, 3])
 @pytest.mark.parametrize("alpha", [0.0, 300.0])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
-def test_logits_are_equal(rng, activation, input_scale, alpha, n_layers, direct):
-    config = ModelConfig(N_ITEMS, 6, n_layers, activation, alpha, input_scale, direct)
+def test_logits_are_equal(rng, activation, input_scale, alpha, n_layers):
+    config = ModelConfig(N_ITEMS, 6, n_layers, activation, alpha, input_scale)
     network = CFNADENetwork(config)
     generator = torch.Generator().manual_seed(1)
     # Unbounded activations multiply a confidence of 301 up: such weights are small when trained.
@@ -31,9 +30,6 @@ def test_logits_are_equal(rng, activation, input_scale, alpha, n_layers, direct)
         for weight in network.parameters():
             weight.normal_(0.0, std, generator=generator)
     weights = {name: weight.detach().numpy() for name, weight in network.named_parameters()}
-    B = rng.normal(size=(N_ITEMS, N_ITEMS)).astype(np.float32)
-    if direct:
-        weights["direct_weight"] = B
     assert wrong_weights(config, weights) is None
     assert set(weights) == set(weight_shapes(config))
 
@@ -44,6 +40,6 @@ def test_logits_are_equal(rng, activation, input_scale, alpha, n_layers, direct)
     context = ratings.copy()
     context.data = confidence(ratings.data, alpha)
     hidden = network.hidden(context, np.ones(N_ITEMS, dtype=bool))
-    expected = network.logits(hidden, direct=watched.astype(np.float32) @ B if direct else None)
+    expected = network.logits(hidden)
     actual = NumpyNetwork(config, weights).logits(ratings)
     np.testing.assert_allclose(actual, expected.detach().numpy(), atol=1e-5)

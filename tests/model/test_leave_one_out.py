@@ -35,12 +35,16 @@ def check(network: NumpyNetwork, liked: dict[int, float], disliked: dict[int, fl
 
 
 @pytest.mark.parametrize(
-    ("activation", "n_layers", "input_scale", "direct"),
-    list(product(ACTIVATIONS, [1, 3], ["none", "alpha", "history"], [False, True])),
+    ("activation", "n_layers", "input_scale", "n_neighbours"),
+    list(product(ACTIVATIONS, [1, 3], ["none", "alpha", "history"], [0, 4])),
 )
-def test_equals_really_leaving_it_out(activation, n_layers, input_scale, direct):
+def test_equals_really_leaving_it_out(activation, n_layers, input_scale, n_neighbours):
     network = random_numpy_network(
-        N_ITEMS, activation=activation, n_layers=n_layers, input_scale=input_scale, direct=direct
+        N_ITEMS,
+        activation=activation,
+        n_layers=n_layers,
+        input_scale=input_scale,
+        n_neighbours=n_neighbours,
     )
     liked = {0: 0.1, 3: 1.0, 5: 0.5, 7: 0.33, 11: 0.9}  # the item asked for is among them
     check(network, liked, {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -15,7 +14,7 @@ from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ACTIVATIONS, CFNADENetwork, sparse_product
 from tests import reference
 
-LITERAL = {"input_scale": "none", "alpha": 3.0, "direct": False}  # Eq. 9 as printed
+LITERAL = {"input_scale": "none", "alpha": 3.0}  # Eq. 9 as printed
 
 
 def random_network(n_items: int = 4, n_hidden: int = 3, **settings: object) -> CFNADENetwork:
@@ -193,22 +192,3 @@ def test_numpy_inference_equals_the_torch_network(rng, n_layers, input_scale, ac
     actual = NumpyNetwork(network.config, weights).logits(ratings)
     np.testing.assert_allclose(actual, expected.detach().numpy(), atol=1e-5)
     assert actual.dtype == np.float32
-
-
-def test_the_direct_path_adds_the_scaled_item_item_weights(rng):
-    network = random_network(n_items=6, n_hidden=3, direct=True).float()
-    ratings = csr_array(rng.random((5, 6)) * (rng.random((5, 6)) < 0.5))
-    B = rng.normal(size=(6, 6)).astype(np.float32)
-    weights = {name: w.detach().numpy() for name, w in network.named_parameters()}
-    actual = NumpyNetwork(network.config, {**weights, "direct_weight": B}).logits(ratings)
-    without = NumpyNetwork(replace(network.config, direct=False), weights).logits(ratings)
-    likes = (ratings.toarray() > 0).astype(np.float32)
-    np.testing.assert_allclose(
-        actual - without, likes @ B * weights["direct_scale"], rtol=1e-4, atol=1e-5
-    )
-    context = ratings.copy()
-    context.data = (1.0 + network.config.alpha * context.data).astype(np.float32)
-    hidden = network.hidden(context, np.ones(6, dtype=bool))
-    targets = np.array([1, 4])
-    expected = network.logits(hidden, targets, (likes @ B)[:, targets])
-    np.testing.assert_allclose(actual[:, targets], expected.detach().numpy(), atol=1e-5)

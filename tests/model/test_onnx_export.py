@@ -38,14 +38,16 @@ def check_equal(artifact: Artifact, session: onnxruntime.InferenceSession, histo
         np.testing.assert_allclose(probabilities, sigmoid(expected[user]), atol=1e-5)
 
 
-@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("n_neighbours", [0, 4])
 @pytest.mark.parametrize("n_layers", [1, 3])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu", "silu", "identity"])
-def test_the_graph_gives_the_same_scores(rng, tmp_path, activation, input_scale, n_layers, direct):
+def test_the_graph_gives_the_same_scores(
+    rng, tmp_path, activation, input_scale, n_layers, n_neighbours
+):
     artifact = random_artifact(
-        rng, n_items=N_ITEMS, n_hidden=4, alpha=2.0,
-        activation=activation, input_scale=input_scale, n_layers=n_layers, direct=direct,
+        rng, n_items=N_ITEMS, n_hidden=4, n_layers=n_layers, n_neighbours=n_neighbours,
+        activation=activation, input_scale=input_scale, alpha=2.0,
     )  # fmt: skip
     histories = random_histories(rng, 8, N_ITEMS)
     assert histories[[0]].nnz == 0  # an empty history is among them
@@ -53,7 +55,7 @@ def test_the_graph_gives_the_same_scores(rng, tmp_path, activation, input_scale,
 
 
 def test_counts_between_below_and_above_those_seen_and_of_unwatched_items(rng, tmp_path):
-    artifact = random_artifact(rng, n_items=N_ITEMS, direct=False)
+    artifact = random_artifact(rng, n_items=N_ITEMS, n_neighbours=0)
     histories = random_histories(rng, 30, N_ITEMS).toarray()
     histories[1] = 0.05  # below all
     histories[2] = 1e6  # above all
@@ -65,7 +67,7 @@ def test_counts_between_below_and_above_those_seen_and_of_unwatched_items(rng, t
 
 
 def test_a_model_without_any_counts_can_be_exported(rng, tmp_path):
-    artifact = random_artifact(rng, n_items=N_ITEMS, direct=False)
+    artifact = random_artifact(rng, n_items=N_ITEMS, n_neighbours=0)
     artifact.relative_rating.fit(random_histories(rng, 3, N_ITEMS) * 0)
     check_equal(artifact, session_of(artifact, tmp_path), random_histories(rng, 5, N_ITEMS))
 

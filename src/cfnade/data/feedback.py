@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from cfnade.errors import ConfigError
 
@@ -43,3 +44,19 @@ def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[n
     """
     check_alpha(alpha)
     return (1.0 + alpha * relative_rating).astype(np.float32)
+
+
+def popularity_logit(likes: csr_array) -> NDArray[np.float32]:
+    """Logit of each item's share of watchers: what a model says that knows nothing of the user.
+
+    Args:
+        likes: Any matrix with a stored value for each like, (n_users, n_items); users without
+            any do not count.
+
+    Returns:
+        (n_items,); finite for items that nobody or everybody watched, too.
+    """
+    n_users = np.count_nonzero(np.diff(likes.indptr))
+    n_watchers = np.bincount(likes.indices, minlength=likes.shape[1])
+    share = (n_watchers + 0.5) / (n_users + 1.0)
+    return np.log(share / (1.0 - share)).astype(np.float32)

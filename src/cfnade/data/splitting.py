@@ -34,6 +34,16 @@ class Split:
         return as_count_matrix(self.train + self.validation)
 
 
+def of_some_users(counts: CountMatrix, n_users: int, rng: int | np.random.Generator) -> CountMatrix:
+    """The counts of so many users who have any, drawn at random; the other rows are empty."""
+    users = np.flatnonzero(np.diff(counts.indptr))
+    if users.size <= n_users:
+        return counts
+    is_chosen = np.zeros(counts.shape[0], dtype=np.bool_)
+    is_chosen[np.random.default_rng(rng).permutation(users)[:n_users]] = True
+    return as_count_matrix(counts.multiply(is_chosen[:, None]))
+
+
 def hold_out(
     counts: CountMatrix,
     *,

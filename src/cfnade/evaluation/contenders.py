@@ -152,10 +152,9 @@ class CFNADEContender:
     preset: str = "default"
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "dropout": (0.0, 0.25, 0.5),
             "item_l2": (0.0, 1e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
-            "direct_l2": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+            "dropout": (0.0, 0.25, 0.5),
         }
     )
     changes: dict[str, Any] = field(default_factory=dict)
@@ -173,7 +172,12 @@ class CFNADEContender:
             model.fit(validation.train, validation=validation.held_out)
             if model.validation_mpr_ is None:
                 raise TrainingError("CF-NADE was not validated; is there a validation part?")
-            chosen = {**self.changes, **settings, "max_epochs": model.best_epoch_}
+            chosen = {
+                **self.changes,
+                **settings,
+                "max_epochs": model.best_epoch_,
+                **model.readout_,
+            }
             return Trial(chosen, model.validation_mpr_)
 
         return coordinate_search(

@@ -11,7 +11,14 @@ import numpy as np
 from cfnade.data.feedback import check_number
 from cfnade.data.interactions import Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import Split, hold_out, overlap, split_counts, without_overlap
+from cfnade.data.splitting import (
+    Split,
+    hold_out,
+    of_some_users,
+    overlap,
+    split_counts,
+    without_overlap,
+)
 from cfnade.errors import ConfigError, DataError
 from cfnade.evaluation.evaluate import Evaluation, evaluate
 from cfnade.evaluation.ranking import Candidates
@@ -161,8 +168,5 @@ class Protocol:
 def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:
     """Give the validation pairs of all but some users back to train."""
     rng = np.random.default_rng([seed, 1])  # apart from the split's own draws
-    is_chosen = np.zeros(split.validation.shape[0], dtype=np.bool_)
-    validated = np.flatnonzero(np.diff(split.validation.indptr))
-    is_chosen[rng.permutation(validated)[:n_users]] = True
-    validation = as_count_matrix(split.validation.multiply(is_chosen[:, None]))
+    validation = of_some_users(split.validation, n_users, rng)
     return Split(as_count_matrix(split.known - validation), validation, split.test)

@@ -306,8 +306,8 @@ def _config(told: dict[str, Any]) -> ModelConfig:
     strange = sorted(set(told) - {setting.name for setting in fields(ModelConfig)})
     if strange:
         raise ArtifactError(f"{strange[0]!r:.40} is no setting of a network in this version")
-    if type(told.get("n_items")) is not int or not isinstance(told.get("direct", True), bool):
-        raise ArtifactError("the network needs a number of items, and direct as true or false")
+    if type(told.get("n_items")) is not int:
+        raise ArtifactError("the network needs a number of items")
     try:
         return ModelConfig(**told)
     except (TypeError, ArithmeticError) as error:  # a number beyond all use, a list for a name

@@ -41,15 +41,16 @@ class ModelConfig:
     further by the square root of its sum over the user's liked context items, so that long
     and short histories drive the hidden layer alike."""
 
-    direct: bool = True
-    """Add direct item-item connections beside `V h`: `logits = d + V h + s * (x B)`, with B the
-    closed form of EDLAE, frozen, and a scale s learnt for each item. It gives the network what a
-    bottleneck loses: pairs of rare items. Not in the paper."""
+    n_neighbours: int = 0
+    """Items whose likes speak for each item directly, beside `V h`: `logits = d + V h + x B`, with
+    so many entries in each column of B. Added after training, see `cfnade.readout`; 0 in the
+    paper."""
 
     def __post_init__(self) -> None:
         _at_least("n_items", self.n_items, 1)
         _at_least("n_hidden", self.n_hidden, 1)
         _at_least("n_layers", self.n_layers, 1)
+        _at_least("n_neighbours", self.n_neighbours, 0)
         _one_of("activation", self.activation, get_args(Activation))
         _one_of("input_scale", self.input_scale, get_args(InputScale))
         check_alpha(self.alpha)
@@ -92,12 +93,6 @@ class TrainingConfig:
     bias_start: bool = True
     """Start the output bias at the logit of each item's share of watchers."""
 
-    direct_l2: float = 300.0
-    """L2 of the direct item-item weights: 100 suits sparse data, 1000 dense data."""
-
-    direct_dropout: float = 0.5
-    """Share of the history hidden in the closed form of the direct weights."""
-
     max_epochs: int = 200
     """Passes over all users at most."""
 
@@ -122,13 +117,12 @@ class TrainingConfig:
         _at_least("validate_every", self.validate_every, 1)
         _at_least("patience", self.patience, 1)
         _at_least("seed", self.seed, 0)
-        for name in ("learning_rate", "direct_l2"):
-            if check_number(name, getattr(self, name)) <= 0:
-                raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
+        if check_number("learning_rate", self.learning_rate) <= 0:
+            raise ConfigError(f"learning_rate must be above 0, got {self.learning_rate}")
         for name in ("weight_decay", "item_l2"):
             if check_number(name, getattr(self, name)) < 0:
                 raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name in ("dropout", "weight_average", "direct_dropout"):
+        for name in ("dropout", "weight_average"):
             if not 0 <= check_number(name, getattr(self, name)) < 1:
                 raise ConfigError(
                     f"{name} must be at least 0 and below 1, got {getattr(self, name)}"
@@ -147,6 +141,7 @@ _PAPER: dict[str, Any] = {
     "alpha": 300.0,
     "input_scale": "alpha",
     "direct": False,
+    "popularity_tilt": 0.0,
     "optimizer": "sgd",
     "learning_rate": 0.01,
     "batch_size": 200,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from scipy.sparse import csr_array
 
 from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
-from cfnade.model.direct import likes_of
+from cfnade.model.direct import direct_weight, likes_of
 from cfnade.model.inputs import dislike_scale, input_weight
 
 
@@ -31,13 +32,17 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
 class NumpyNetwork:
     """Runs the network on histories of any users; equal to the torch network."""
 
-    def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
+    def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[Any]]) -> None:
         self.config = config
         self.weights = dict(weights)
         self.activation = ACTIVATIONS[config.activation]
         # With all items as context, Eq. 13's sum over A is the same for every user.
         all_disliked = dislike_scale(config) * weights["dislike_weight"].sum(axis=0)
         self.empty_input: NDArray[np.float32] = weights["hidden_bias"] + all_disliked
+        self.direct_weight: csr_array | None = None
+        """B: what a like of the row's item adds to the logit of the column's."""
+        if config.n_neighbours:
+            self.direct_weight = direct_weight(weights["neighbours"], weights["neighbour_weight"])
 
     def hidden(self, ratings: csr_array, disliked: csr_array | None = None) -> NDArray[np.float32]:
         """Hidden layer of each history (Eq. 13), at the cost of the items in it.
@@ -97,9 +102,9 @@ class NumpyNetwork:
         hidden = self.hidden(ratings, disliked)
         logits: NDArray[np.float32] = hidden @ self.weights["output_weight"].T
         logits += self.weights["output_bias"]
-        if self.config.direct:
-            direct = likes_of(ratings) @ self.weights["direct_weight"]
-            logits += direct * self.weights["direct_scale"]
+        if self.direct_weight is not None:
+            direct = likes_of(ratings) @ self.direct_weight  # sparse
+            logits += direct.toarray()
         return logits
 
 

@@ -55,9 +55,8 @@ def leave_one_out(
     logits = hidden @ network.weights["output_weight"][item]
     logits += network.weights["output_bias"][item]
     n_liked = ratings.nnz
-    if network.config.direct:
-        from_each = network.weights["direct_weight"][ratings.indices, item]  # (n_liked,)
-        from_each = from_each * network.weights["direct_scale"][item]
+    if network.direct_weight is not None:
+        from_each = network.direct_weight[ratings.indices, [item]]  # (n_liked,)
         logits += from_each.sum()
         logits[1 : 1 + n_liked] -= from_each
     return LeaveOneOut(float(logits[0]), logits[1 : 1 + n_liked], logits[1 + n_liked :])

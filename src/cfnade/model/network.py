@@ -48,8 +48,6 @@ class CFNADENetwork(nn.Module):
             normal(n_hidden, n_hidden, std=n_hidden**-0.5) for _ in range(n_deep)
         )
         self.deep_bias = nn.ParameterList(torch.zeros(n_hidden) for _ in range(n_deep))
-        if config.direct:
-            self.direct_scale = nn.Parameter(torch.full((n_items,), 5.0))  # s
         self.activation = ACTIVATIONS[config.activation]
 
     def hidden(self, context: csr_array, in_context: NDArray[np.bool_]) -> Tensor:
@@ -78,28 +76,18 @@ class CFNADENetwork(nn.Module):
             hidden = self.activation(F.linear(hidden, U, b))
         return hidden
 
-    def logits(
-        self,
-        hidden: Tensor,
-        targets: NDArray[np.int64] | None = None,
-        direct: NDArray[np.float32] | None = None,
-    ) -> Tensor:
+    def logits(self, hidden: Tensor, targets: NDArray[np.int64] | None = None) -> Tensor:
         """Logit of a like of each target (Eq. 10 and 12, before the sigmoid).
 
         Args:
             hidden: (n_users, n_hidden).
             targets: Items to predict, (n_targets,); all items if None.
-            direct: What the direct path says of each target, `x B`, (n_users, n_targets);
-                needed if the configuration asks for that path.
 
         Returns:
             (n_users, n_targets).
         """
         items = slice(None) if targets is None else torch.from_numpy(targets)
-        logits = F.linear(hidden, self.output_weight[items], self.output_bias[items])
-        if self.config.direct:
-            logits = logits + torch.from_numpy(direct) * self.direct_scale[items]
-        return logits
+        return F.linear(hidden, self.output_weight[items], self.output_bias[items])
 
 
 def sparse_product(matrix: csr_array, weight: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from cfnade.model.config import ModelConfig
 from cfnade.model.files import replace_file
 from cfnade.model.ids import encode_ids
 from cfnade.model.inputs import dislike_scale
-from cfnade.model.weights import dense_direct_weight
 
 OPSET, IR_VERSION = 17, 8  # of 2022: what runtimes of the last years read
 _MOST_BYTES = (1 << 31) - (1 << 20)  # of a protobuf message
@@ -47,7 +46,7 @@ def export_onnx(artifact: Artifact, path: Path) -> None:
     if n_bytes > _MOST_BYTES:
         raise ArtifactError(
             f"the weights take {n_bytes / 1e9:.1f} GB, one ONNX file holds 2 GB at most; "
-            "fit with direct=False or fewer hidden units"
+            "fit with fewer hidden units"
         )
     model = _model(artifact)
     onnx.checker.check_model(model)
@@ -217,11 +216,16 @@ def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
     V = keep(weights["output_weight"], "output_weight")
     d = keep(weights["output_bias"], "output_bias")
     logits = graph.add("Add", graph.add("MatMul", V, hidden), d)  # (n_items,)
-    if config.direct:
-        B = graph.add("Gather", keep(dense_direct_weight(weights), "direct_weight"), items)
-        direct = graph.add("MatMul", one_each, B)
-        scale = keep(weights["direct_scale"], "direct_scale")
-        logits = graph.add("Add", logits, graph.add("Mul", direct, scale))
+    if config.n_neighbours:
+        nothing = keep(np.zeros(config.n_items, dtype=np.float32), "nothing_liked")
+        is_liked = graph.add("ScatterElements", nothing, items, one_each, reduction="add")
+        neighbours = graph.constant(weights["neighbours"], np.int64, "neighbours")
+        liked_neighbours = graph.add("Gather", is_liked, neighbours)  # (n_items, n_neighbours)
+        B = keep(weights["neighbour_weight"], "neighbour_weight")
+        from_each = graph.add("Mul", liked_neighbours, B)
+        axis = graph.constant([1], np.int64)
+        direct = graph.add("ReduceSum", from_each, axis, keepdims=0)  # (n_items,)
+        logits = graph.add("Add", logits, direct)
     return logits
 
 

@@ -15,7 +15,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from cfnade.data.feedback import confidence
+from cfnade.data.feedback import confidence, popularity_logit
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.model.checkpoint import (
     load_checkpoint,
@@ -24,7 +24,6 @@ from cfnade.model.checkpoint import (
     save_checkpoint,
 )
 from cfnade.model.config import ModelConfig, TrainingConfig
-from cfnade.model.direct import item_item_weights, likes_of
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import CFNADENetwork
 from cfnade.model.objective import weighted_nll
@@ -131,11 +130,6 @@ class _Run:
             (confidence(ratings.data, model.alpha), ratings.indices, ratings.indptr), ratings.shape
         )
         self.n_watchers = np.bincount(ratings.indices, minlength=model.n_items)
-        self.direct_weight = (
-            item_item_weights(ratings, training.direct_l2, training.direct_dropout)
-            if model.direct
-            else None
-        )
         generator = torch.Generator().manual_seed(training.seed)
         self.network = CFNADENetwork(model, generator)
         if training.bias_start:
@@ -190,10 +184,7 @@ class _Run:
             kept = rng.random(hidden.shape, dtype=np.float32) >= training.dropout
             hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
         targets = np.flatnonzero(~in_context)
-        direct = None
-        if self.direct_weight is not None:
-            direct = (likes_of(context) @ self.direct_weight)[:, targets]
-        logits = self.network.logits(hidden, targets, direct)
+        logits = self.network.logits(hidden, targets)
         loss = weighted_nll(logits, target_likes, n_items)
         self.optimizer.zero_grad()
         (loss / n_items if training.item_mean else loss).backward()
@@ -218,8 +209,7 @@ class _Run:
     @torch.no_grad()
     def _start_bias(self) -> None:
         """With nothing but the bias, an item's probability is its share of watchers."""
-        share = (self.n_watchers + 0.5) / (self.users.size + 1.0)
-        self.network.output_bias.copy_(torch.from_numpy(np.log(share / (1.0 - share))))
+        self.network.output_bias.copy_(torch.from_numpy(popularity_logit(self.confidence)))
 
     def averaged_network(self) -> NumpyNetwork:
         """The network with the averaged weights, for validation; shares their memory."""
@@ -242,8 +232,6 @@ class _Run:
 
     def _network(self, trained: Mapping[str, Tensor]) -> NumpyNetwork:
         weights = {name: weight.numpy() for name, weight in trained.items()}
-        if self.direct_weight is not None:
-            weights["direct_weight"] = self.direct_weight
         return NumpyNetwork(self.model, weights)
 
     def save(self, folder: Path) -> None:

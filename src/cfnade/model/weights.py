@@ -12,7 +12,7 @@ from cfnade.model.config import ModelConfig
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight of this network by name; all are float32."""
+    """Shape of every weight of this network by name."""
     n_items, n_hidden = config.n_items, config.n_hidden
     shapes: dict[str, tuple[int, ...]] = {
         "like_weight": (n_items, n_hidden),
@@ -24,20 +24,20 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     for layer in range(config.n_layers - 1):
         shapes[f"deep_weight.{layer}"] = (n_hidden, n_hidden)
         shapes[f"deep_bias.{layer}"] = (n_hidden,)
-    if config.direct:
-        shapes["direct_weight"] = (n_items, n_items)
-        shapes["direct_scale"] = (n_items,)
+    if config.n_neighbours:
+        shapes["neighbours"] = (n_items, config.n_neighbours)
+        shapes["neighbour_weight"] = (n_items, config.n_neighbours)
     return shapes
 
 
 def n_weights(config: ModelConfig) -> int:
     """How many arrays `weight_shapes` names, without making the list."""
-    return 5 + 2 * (config.n_layers - 1) + (2 if config.direct else 0)
+    return 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)
 
 
-def dense_direct_weight(weights: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    """The direct item-item weights as one array, (n_items, n_items): row is the history's item."""
-    return weights["direct_weight"]
+def weight_type(name: str) -> type[np.float32] | type[np.int64]:
+    """Type of a weight: all are numbers but the neighbours, which are columns of items."""
+    return np.int64 if name == "neighbours" else np.float32
 
 
 def wrong_weights(
@@ -56,11 +56,14 @@ def wrong_weights(
         if name not in weights:
             return f"the weight {name} is missing"
         weight = weights[name]
-        if weight.shape != shape or weight.dtype != np.float32:
+        dtype = np.dtype(weight_type(name))
+        if weight.shape != shape or weight.dtype != dtype:
             return (
-                f"{name} must be float32 of shape {shape}, "
+                f"{name} must be {dtype} of shape {shape}, "
                 f"found {weight.dtype} of shape {weight.shape}"
             )
+        if name == "neighbours" and not ((weight >= 0) & (weight < config.n_items)).all():
+            return f"{name} names items that do not exist"
         if look_inside and not _is_finite(weight):
             return f"{name} holds NaN or infinite numbers"
     return None

@@ -43,7 +43,7 @@ def main() -> None:
         np.array([f"Film número {k}" for k in range(12)], dtype=object),
     )
     model = ImplicitCFNADE(
-        n_hidden=4, n_layers=2, direct_l2=10.0, max_epochs=30, learning_rate=0.02
+        n_hidden=4, n_layers=2, direct_neighbours=3, max_epochs=30, learning_rate=0.02
     )
     model.fit(data).save(folder, data={"name": "three groups"})
     answers = []

@@ -1,0 +1,173 @@
+"""The last touch after training: direct item-item connections, and how much popularity counts.
+
+The network squeezes a history through its hidden layer and loses pairs of rare items on the way.
+The direct path gives them back: `logits = d + V h + x B`, with B the strongest positive weights of
+a closed-form linear model (EDLAE). It is added to the trained network rather than trained with
+it: in training B has seen the very pairs it predicts, and looks far surer than it is to others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.data.feedback import check_number, popularity_logit
+from cfnade.errors import ConfigError
+from cfnade.evaluation.tuning import Trial, coordinate_search
+from cfnade.model.direct import item_item_weights, strongest_neighbours
+from cfnade.model.inference import NumpyNetwork
+
+logger = logging.getLogger(__name__)
+
+DIRECT_UP_TO = 20_000
+"""Items up to which the direct path is used: its closed form needs an array of items by items, 1.6
+GB here, and time that grows with the third power."""
+
+SEARCH_L2_UP_TO = 8_000
+"""Items up to which several L2 are tried: each is an inverse, seconds here and minutes above."""
+
+
+@dataclass(frozen=True)
+class Readout:
+    """What is added to a trained network."""
+
+    direct_l2: float = 100.0
+    """L2 of the closed form that the direct weights come from."""
+
+    direct_neighbours: int = 50
+    """Items that speak for each item; 0 leaves the direct path out."""
+
+    direct_gain: float = 10.0
+    """Factor on the direct weights."""
+
+    popularity_tilt: float = 0.0
+    """How much the logit of an item's share of watchers counts beyond what training gave it: below
+    0 rare items come up, above 0 popular ones."""
+
+    def settings(self) -> dict[str, Any]:
+        """As settings of a model that does not look for them again."""
+        if self.direct_neighbours == 0:
+            return {"direct": False, "popularity_tilt": self.popularity_tilt}
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ReadoutConfig:
+    """How the last touch is chosen. What is None is found on validation, if there is one."""
+
+    direct: bool = True
+    """Add direct item-item connections beside `V h`. Not in the paper."""
+
+    direct_l2: float | None = None
+    """L2 of the direct item-item weights."""
+
+    direct_neighbours: int | None = None
+    """Items that speak directly for each item."""
+
+    direct_gain: float | None = None
+    """Factor on the direct weights."""
+
+    direct_dropout: float = 0.5
+    """Share of the history hidden in the closed form of the direct weights."""
+
+    popularity_tilt: float | None = None
+    """How much popularity counts beyond what training gave it: below 0 rare items come up, above 0
+    popular ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("direct_l2", "direct_gain", "direct_neighbours"):
+            value = getattr(self, name)
+            if value is not None and check_number(name, value) <= 0:
+                raise ConfigError(f"{name} must be above 0, or None, got {value}")
+        if self.popularity_tilt is not None:
+            check_number("popularity_tilt", self.popularity_tilt)
+        if not 0 <= check_number("direct_dropout", self.direct_dropout) < 1:
+            raise ConfigError(
+                f"direct_dropout must be at least 0 and below 1, got {self.direct_dropout}"
+            )
+
+
+GRID: dict[str, tuple[float, ...]] = {
+    "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0),
+    "direct_l2": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+    "direct_neighbours": (5, 10, 20, 50, 100),
+    "popularity_tilt": (-0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1),
+}
+"""What is walked along, in this order."""
+
+
+class ReadoutMaker:
+    """Adds a readout to networks trained on the same ratings."""
+
+    def __init__(self, config: ReadoutConfig, ratings: csr_array) -> None:
+        """Prepare.
+
+        Args:
+            config: What is fixed.
+            ratings: Relative ratings that the networks were trained on, (n_users, n_items).
+        """
+        self.config = config
+        self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
+        if config.direct and not self.has_direct:
+            logger.info("no direct item-item path: %d items are too many for it", ratings.shape[1])
+        self._ratings = ratings
+        self._neighbours = lru_cache(maxsize=len(GRID["direct_l2"]))(self._strongest)
+
+    def start(self) -> Readout:
+        """What is fixed, and the usual for the rest."""
+        told = {f.name: getattr(self.config, f.name) for f in fields(Readout)}
+        readout = Readout(**{name: value for name, value in told.items() if value is not None})
+        return readout if self.has_direct else replace(readout, direct_neighbours=0)
+
+    def choose(
+        self, network: NumpyNetwork, judge: Callable[[NumpyNetwork], float]
+    ) -> tuple[Readout, float]:
+        """Find what is not fixed.
+
+        Args:
+            network: As trained.
+            judge: Gives the validation MPR of a network, in percent.
+
+        Returns:
+            The best readout and its validation MPR.
+        """
+        start = self.start()
+        grid = {name: values for name, values in GRID.items() if getattr(self.config, name) is None}
+        if not self.has_direct:
+            grid = {name: v for name, v in grid.items() if not name.startswith("direct")}
+        elif network.config.n_items > SEARCH_L2_UP_TO:
+            grid.pop("direct_l2", None)
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            return Trial(settings, judge(self.add(network, Readout(**settings))))
+
+        best = coordinate_search(attempt, asdict(start), grid, max_trials=40).best
+        return Readout(**best.settings), best.mpr
+
+    def add(self, network: NumpyNetwork, readout: Readout) -> NumpyNetwork:
+        """The network with the readout; shares the memory of its weights."""
+        weights, config = dict(network.weights), network.config
+        if readout.popularity_tilt:
+            popularity = popularity_logit(self._ratings)  # (n_items,)
+            tilt = np.float32(readout.popularity_tilt)
+            weights["output_bias"] = weights["output_bias"] + tilt * popularity
+        if self.has_direct and readout.direct_neighbours:
+            neighbours, weight = self._neighbours(readout.direct_l2)
+            weights["neighbours"] = neighbours[:, : readout.direct_neighbours].copy()
+            gained = np.float32(readout.direct_gain) * weight[:, : readout.direct_neighbours]
+            weights["neighbour_weight"] = gained
+            config = replace(config, n_neighbours=gained.shape[1])
+        return NumpyNetwork(config, weights)
+
+    def _strongest(self, l2: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """More neighbours than any readout keeps, for one L2."""
+        most = max(*GRID["direct_neighbours"], self.config.direct_neighbours or 0)
+        weights = item_item_weights(self._ratings, l2, self.config.direct_dropout)
+        return strongest_neighbours(weights, min(int(most), self._ratings.shape[1]))

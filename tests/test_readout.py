@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cfnade import ImplicitCFNADE
+from cfnade.data.feedback import popularity_logit
+from cfnade.errors import ConfigError
+from cfnade.model.direct import direct_weight, item_item_weights, strongest_neighbours
+from cfnade.readout import GRID, Readout, ReadoutConfig, ReadoutMaker
+from tests.networks import random_counts, random_numpy_network
+
+N_ITEMS = 20
+
+
+@pytest.fixture
+def ratings():
+    counts = random_counts(40, N_ITEMS)
+    counts.data = counts.data / counts.data.max()
+    return counts
+
+
+@pytest.fixture
+def network():
+    return random_numpy_network(N_ITEMS, n_neighbours=0)
+
+
+def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
+    readout = Readout(direct_l2=7.0, direct_neighbours=4, direct_gain=3.0, popularity_tilt=-0.25)
+    actual = ReadoutMaker(ReadoutConfig(), ratings).add(network, readout).logits(ratings)
+    neighbours, weight = strongest_neighbours(item_item_weights(ratings, 7.0, 0.5), 4)
+    likes = (ratings.toarray() > 0).astype(float)
+    expected = network.logits(ratings) + 3.0 * likes @ direct_weight(neighbours, weight).toarray()
+    expected -= 0.25 * popularity_logit(ratings)
+    np.testing.assert_allclose(actual, expected, atol=1e-4)
+
+
+def test_the_network_itself_is_not_changed(ratings, network):
+    before = network.logits(ratings)
+    ReadoutMaker(ReadoutConfig(), ratings).add(network, Readout(popularity_tilt=0.5))
+    np.testing.assert_array_equal(network.logits(ratings), before)
+
+
+def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
+    wanted = Readout(direct_l2=30.0, direct_neighbours=7, direct_gain=40.0, popularity_tilt=-0.2)
+
+    class Told(ReadoutMaker):
+        def add(self, network, readout):
+            return readout  # the judge below looks at it alone
+
+    def judge(tried):  # a smooth bowl around what is wanted
+        far = abs(tried.popularity_tilt - wanted.popularity_tilt)
+        for name in ("direct_l2", "direct_gain"):
+            far += abs(np.log(getattr(tried, name) / getattr(wanted, name)))
+        return far
+
+    maker = Told(ReadoutConfig(direct_neighbours=7), ratings)
+    assert maker.choose(network, judge) == (wanted, 0.0)
+
+
+def test_all_fixed_means_one_look(ratings, network):
+    fixed = {"direct_l2": 5.0, "direct_neighbours": 2, "direct_gain": 1.5, "popularity_tilt": 0.3}
+    looks = []
+    readout, _ = ReadoutMaker(ReadoutConfig(**fixed), ratings).choose(
+        network, lambda tried: float(len(looks.append(tried) or looks))
+    )
+    assert readout == Readout(**fixed) and len(looks) == 1
+
+
+def test_without_the_direct_path_popularity_alone_is_looked_for(ratings, network):
+    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings)
+    tried = []
+
+    def judge(candidate):
+        tried.append(candidate)
+        return 1.0
+
+    readout, _ = maker.choose(network, judge)
+    assert readout.settings() == {"direct": False, "popularity_tilt": 0.0}
+    assert all(candidate.config.n_neighbours == 0 for candidate in tried)
+    assert 1 < len(tried) <= len(GRID["popularity_tilt"])
+
+
+def test_settings_of_a_readout_make_the_same_model_again():
+    counts = random_counts(60, N_ITEMS, seed=1)
+    small = {"n_hidden": 4, "max_epochs": 4, "refit": False}
+    found = ImplicitCFNADE(**small).fit(counts)
+    again = ImplicitCFNADE(**small, **found.readout_).fit(counts)
+    np.testing.assert_array_equal(found.scores(counts), again.scores(counts))
+    assert again.readout_ == found.readout_
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"direct_l2": 0.0}, {"direct_gain": -1.0}, {"direct_neighbours": 0}, {"direct_dropout": 1.0}],
+)
+def test_settings_without_meaning_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ReadoutConfig(**wrong)
