@@ -79,9 +79,10 @@ class ImplicitCFNADE:
         learning_rate: float = 5e-3,
         batch_size: int = 200,
         weight_decay: float = 0.0,
-        item_l2: float = 3e-8,
+        item_l2: float = 0.2,
         item_mean: bool = True,
         context_share: float | None = 0.5,
+        zero_share: float = 1.0,
         dropout: float = 0.25,
         weight_average: float = 0.99,
         bias_start: bool = True,
@@ -113,6 +114,7 @@ class ImplicitCFNADE:
         self.item_l2 = item_l2
         self.item_mean = item_mean
         self.context_share = context_share
+        self.zero_share = zero_share
         self.dropout = dropout
         self.weight_average = weight_average
         self.bias_start = bias_start

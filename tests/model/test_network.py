@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.network import ACTIVATIONS, CFNADENetwork, sparse_product
+from cfnade.model.network import ACTIVATIONS, CFNADENetwork
 from tests import reference
 
 LITERAL = {"input_scale": "none", "alpha": 3.0}  # Eq. 9 as printed
@@ -167,13 +167,6 @@ class _Forward(torch.nn.Module):
 
     def forward(self) -> torch.Tensor:
         return self.body(self.network)
-
-
-def test_sparse_product_equals_the_dense_one(rng):
-    matrix = csr_array(rng.random((3, 4)) * (rng.random((3, 4)) < 0.5))
-    weight = torch.from_numpy(rng.random((4, 2))).requires_grad_()
-    dense = torch.from_numpy(matrix.toarray()) @ weight
-    torch.testing.assert_close(sparse_product(matrix, weight), dense)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])

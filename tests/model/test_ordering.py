@@ -1,27 +1,43 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model.ordering import draw_context, split_batch
+from cfnade.model.ordering import Window, draw_window, split_batch
 
 
 def test_there_is_always_a_target_and_the_number_of_context_items_is_uniform(rng):
-    sizes = [int(draw_context(5, None, rng).sum()) for _ in range(5000)]
+    sizes = [int(draw_window(5, None, rng).in_context.sum()) for _ in range(5000)]
     share = np.bincount(sizes, minlength=6) / 5000
     np.testing.assert_allclose(share, [0.2] * 5 + [0.0], atol=0.03)
 
 
 def test_a_fixed_share_of_the_items_is_context_and_each_item_equally_often(rng):
-    draws = np.array([draw_context(10, 0.5, rng) for _ in range(4000)])
+    draws = np.array([draw_window(10, 0.5, rng).in_context for _ in range(4000)])
     assert (draws.sum(axis=1) == 5).all()
     np.testing.assert_allclose(draws.mean(axis=0), 0.5, atol=0.04)
-    assert draw_context(1, 0.9, rng).tolist() == [False]
+    assert draw_window(1, 0.9, rng).in_context.tolist() == [False]
+
+
+@pytest.mark.parametrize("start", range(8))
+@pytest.mark.parametrize("n_targets", [1, 3, 8])
+def test_the_blocks_are_the_targets_in_their_order_around_the_circle(start, n_targets):
+    window = Window(8, start, n_targets)
+    places = [(start + k) % 8 for k in range(n_targets)]
+    assert np.flatnonzero(~window.in_context).tolist() == sorted(places)
+    assert window.target_number(np.array(places)).tolist() == list(range(n_targets))
+    for n_first in {1, n_targets}:
+        told = {}
+        for numbers, at in window.blocks(n_first):
+            pieces = (range(piece.start, piece.stop) for piece in (numbers, at))
+            told |= dict(zip(*pieces, strict=True))
+        assert told == dict(enumerate(places[:n_first]))
 
 
 def test_a_batch_is_parted_without_loss(rng):
     batch = csr_array(rng.random((6, 8)) * (rng.random((6, 8)) < 0.5))
-    in_context = np.array([True, False, True, False, False, True, False, True])
-    context, targets = split_batch(batch, in_context)
-    np.testing.assert_array_equal(context.toarray(), batch.toarray() * in_context)
-    np.testing.assert_array_equal(targets.toarray(), batch.toarray()[:, ~in_context])
+    window = Window(8, start=6, n_targets=5)
+    context, targets = split_batch(batch, window)
+    np.testing.assert_array_equal(context.toarray(), batch.toarray() * window.in_context)
+    np.testing.assert_array_equal(targets.toarray(), batch.toarray()[:, [6, 7, 0, 1, 2]])

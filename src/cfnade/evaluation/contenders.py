@@ -152,7 +152,7 @@ class CFNADEContender:
     preset: str = "default"
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "item_l2": (0.0, 1e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6),
+            "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
             "dropout": (0.0, 0.25, 0.5),
         }

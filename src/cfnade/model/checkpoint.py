@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -65,22 +64,3 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{FORMAT}; finish it with the version that wrote it, or start again"
         )
     return tensors, state
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's running state, flat: `0.exp_avg` and so on."""
-    return {
-        f"{index}.{name}": value
-        for index, values in optimizer.state_dict()["state"].items()
-        for name, value in values.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` took."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = tensor
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

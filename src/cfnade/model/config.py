@@ -72,9 +72,9 @@ class TrainingConfig:
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
 
-    item_l2: float = 3e-8
+    item_l2: float = 0.2
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
-    watchers, for a loss averaged over the targets."""
+    watchers, for a loss summed over users and items: the same number suits data of any size."""
 
     item_mean: bool = True
     """Average the loss over the items; False sums it, as Eq. 14 is printed. It matters to SGD and
@@ -82,6 +82,10 @@ class TrainingConfig:
 
     context_share: float | None = 0.5
     """Share of the items given as context; None draws it anew for every update, as in Eq. 14."""
+
+    zero_share: float = 1.0
+    """Share of the targets on which unobserved items are looked at: below 1 updates are cheaper
+    and noisier, and as large on average."""
 
     dropout: float = 0.25
     """Share of the hidden units left out, per user and update."""
@@ -127,6 +131,8 @@ class TrainingConfig:
                 raise ConfigError(
                     f"{name} must be at least 0 and below 1, got {getattr(self, name)}"
                 )
+        if not 0 < check_number("zero_share", self.zero_share) <= 1:
+            raise ConfigError(f"zero_share must be above 0 and at most 1, got {self.zero_share}")
         share = self.context_share
         if share is not None and not 0 <= check_number("context_share", share) < 1:
             raise ConfigError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 
 from cfnade.model.config import ModelConfig
 from cfnade.model.inputs import dislike_scale, input_weight
+from cfnade.model.sparse import with_values
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -22,6 +22,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "identity": lambda x: x,
 }
+
+
+ITEM_WEIGHTS = ("like_weight", "dislike_weight", "output_weight", "output_bias")
+"""Those with a row for each item."""
 
 
 class CFNADENetwork(nn.Module):
@@ -55,7 +59,8 @@ class CFNADENetwork(nn.Module):
 
         Unobserved items have like 0 and confidence 1, so Eq. 9 is exactly
         `g(b + sum(A, context) + sum(c W - A, liked items in context))`: the first sum is one
-        vector for the whole batch, and a user costs only the items they liked.
+        vector for the whole batch, and a user costs only the items they liked. Written plainly
+        here; training computes the same in `InputLayer`.
 
         Args:
             context: Confidence of the liked items in the context, sparse, (n_users, n_items).
@@ -65,13 +70,22 @@ class CFNADENetwork(nn.Module):
             (n_users, n_hidden).
         """
         W, A = self.like_weight, self.dislike_weight
-        likes = _with_values(context, np.ones_like(context.data))
-        weights = _with_values(context, input_weight(context, self.config))
+        weights = _dense(with_values(context, input_weight(context, self.config)), W)
+        likes = _dense(with_values(context, np.ones_like(context.data)), A)
         known = torch.from_numpy(in_context).to(A.dtype)  # (n_items,)
-        disliked = known @ A - sparse_product(likes, A)  # (n_users, n_hidden)
-        liked = sparse_product(weights, W)  # (n_users, n_hidden)
-        scale = dislike_scale(self.config)
-        hidden = self.activation(self.hidden_bias + liked + scale * disliked)
+        disliked = dislike_scale(self.config) * (known @ A - likes @ A)  # (n_users, n_hidden)
+        return self.hidden_of(weights @ W + disliked)
+
+    def hidden_of(self, entered: Tensor) -> Tensor:
+        """The last hidden layer, given what enters the first but for its bias.
+
+        Args:
+            entered: (n_users, n_hidden).
+
+        Returns:
+            (n_users, n_hidden).
+        """
+        hidden = self.activation(self.hidden_bias + entered)
         for U, b in zip(self.deep_weight, self.deep_bias, strict=True):
             hidden = self.activation(F.linear(hidden, U, b))
         return hidden
@@ -90,34 +104,5 @@ class CFNADENetwork(nn.Module):
         return F.linear(hidden, self.output_weight[items], self.output_bias[items])
 
 
-def sparse_product(matrix: csr_array, weight: Tensor) -> Tensor:
-    """`matrix @ weight` with a gradient for the weight.
-
-    Args:
-        matrix: (n_users, n_items).
-        weight: (n_items, n_hidden).
-
-    Returns:
-        (n_users, n_hidden).
-    """
-    product: Tensor = _SparseProduct.apply(weight, matrix)
-    return product
-
-
-class _SparseProduct(torch.autograd.Function):
-    """In scipy: many times faster on a CPU than torch's embedding bags and sparse tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, matrix: csr_array) -> Tensor:
-        values = weight.detach().numpy()
-        ctx.matrix = matrix.astype(values.dtype, copy=False)
-        return torch.from_numpy(ctx.matrix @ values)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        return torch.from_numpy(ctx.matrix.T @ grad_outputs[0].numpy()), None
-
-
-def _with_values(matrix: csr_array, values: NDArray[Any]) -> csr_array:
-    """The same pairs with other values."""
-    return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+def _dense(matrix: csr_array, like: Tensor) -> Tensor:
+    return torch.from_numpy(matrix.toarray()).to(like.dtype)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -19,18 +21,20 @@ from cfnade.data.feedback import confidence, popularity_logit
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.model.checkpoint import (
     load_checkpoint,
-    optimizer_tensors,
-    restore_optimizer,
     save_checkpoint,
 )
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.network import CFNADENetwork
-from cfnade.model.objective import weighted_nll
-from cfnade.model.ordering import draw_context, split_batch
+from cfnade.model.input_layer import InputLayer
+from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork
+from cfnade.model.objective import OutputLayer
+from cfnade.model.optimizer import RowOptimizer
+from cfnade.model.ordering import Window, draw_window, split_batch
 
 Validate = Callable[[NumpyNetwork], float]
 """Gives the validation MPR of a network, in percent: lower is better."""
+
+_AVERAGE_EVERY = 5  # updates: an average of the weights moves slowly, and reads all of them
 
 
 @dataclass(frozen=True)
@@ -129,19 +133,20 @@ class _Run:
         self.confidence = csr_array(
             (confidence(ratings.data, model.alpha), ratings.indices, ratings.indptr), ratings.shape
         )
-        self.n_watchers = np.bincount(ratings.indices, minlength=model.n_items)
+        n_watchers = np.bincount(ratings.indices, minlength=model.n_items)
+        l2 = training.item_l2 / (max(self.users.size, 1) * model.n_items)  # for a mean of both
+        self.l2 = torch.from_numpy(2.0 * l2 * n_watchers).float()[:, None]
         generator = torch.Generator().manual_seed(training.seed)
         self.network = CFNADENetwork(model, generator)
         if training.bias_start:
             self._start_bias()
-        self.optimizer = _optimizer(self.network, training)
-        self.l2 = torch.from_numpy(2 * training.item_l2 * self.n_watchers).float()[:, None]
+        self.optimizer = RowOptimizer(dict(self.network.named_parameters()), training)
         self.average = {
             name: weight.detach().clone() for name, weight in self.network.named_parameters()
         }
         self.best = {name: weight.clone() for name, weight in self.average.items()}
         self.best_epoch = 0
-        self.n_updates = 0
+        self.n_updates = self.n_averaged = 0
         self.epochs: list[Epoch] = []
 
     @property
@@ -162,49 +167,115 @@ class _Run:
         users = rng.permutation(self.users)
         n_steps = math.ceil(users.size / self.training.batch_size)
         total = 0.0
-        for step in range(n_steps):
-            batch = users[step * self.training.batch_size :][: self.training.batch_size]
-            loss = self._update(self.confidence[batch], rng)
-            if not math.isfinite(loss):
-                raise TrainingError(_diverged(number, step + 1, n_steps, loss, self, checkpoint))
-            total += loss
-            if on_step is not None:
-                on_step(step + 1, n_steps)
+        with self._in_random_order(rng) as confidence:
+            network = self.network
+            layers = (
+                InputLayer(network.like_weight, network.dislike_weight, self.model),
+                OutputLayer(network.output_weight, network.output_bias),
+            )
+            for step in range(n_steps):
+                batch = users[step * self.training.batch_size :][: self.training.batch_size]
+                loss = self._update(confidence[batch], *layers, rng)
+                if not math.isfinite(loss):
+                    told = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
+                    raise TrainingError(told)
+                total += loss
+                if on_step is not None:
+                    on_step(step + 1, n_steps)
+            self._update_average()
         if not all(bool(weight.isfinite().all()) for weight in self.network.parameters()):
             raise TrainingError(_diverged(number, n_steps, n_steps, math.nan, self, checkpoint))
         return total / max(n_steps, 1)
 
-    def _update(self, batch: csr_array, rng: np.random.Generator) -> float:
+    def _update(
+        self,
+        batch: csr_array,
+        input_layer: InputLayer,
+        output_layer: OutputLayer,
+        rng: np.random.Generator,
+    ) -> float:
         """One update on one random split of the items, shared by the batch."""
         training, n_items = self.training, self.model.n_items
-        in_context = draw_context(n_items, training.context_share, rng)
-        context, target_likes = split_batch(batch, in_context)
-        hidden = self.network.hidden(context, in_context)
+        window = draw_window(n_items, training.context_share, rng)
+        context, target_likes = split_batch(batch, window)
+        entered = input_layer.forward(context, window).requires_grad_()
+        hidden = self.network.hidden_of(entered)
         if training.dropout > 0:
             kept = rng.random(hidden.shape, dtype=np.float32) >= training.dropout
             hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
-        targets = np.flatnonzero(~in_context)
-        logits = self.network.logits(hidden, targets)
-        loss = weighted_nll(logits, target_likes, n_items)
-        self.optimizer.zero_grad()
-        (loss / n_items if training.item_mean else loss).backward()
-        if training.item_l2 > 0:
-            for weight in (self.network.like_weight, self.network.output_weight):
-                assert weight.grad is not None
-                weight.grad.addcmul_(weight.detach(), self.l2)
-        self.optimizer.step()
+        gradient = output_layer.gradient(hidden.detach(), window, target_likes, training.zero_share)
+        item_scale = 1.0 / n_items if training.item_mean else 1.0
+        self.network.zero_grad()
+        hidden.backward(gradient.hidden.mul_(item_scale))
+        assert entered.grad is not None
+        gradients = {
+            **input_layer.gradient(entered.grad),
+            "output_weight": gradient.output_weight.mul_(item_scale),
+            "output_bias": gradient.output_bias.mul_(item_scale),
+            **{n: w.grad for n, w in self.network.named_parameters() if w.grad is not None},
+        }
+        rows = _rows_looked_at(window) if training.optimizer == "adam" else {}
+        self._add_l2(gradients, rows)
+        self.optimizer.step(gradients, rows)
         self.n_updates += 1
-        self._update_average()
-        return float(loss.detach()) / n_items
+        if self.n_updates - self.n_averaged == _AVERAGE_EVERY:
+            self._update_average()
+        return gradient.loss / n_items
+
+    @torch.no_grad()
+    def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
+        """Add the gradient of L2; on the rows that are moved it makes up for the others."""
+        if self.training.item_l2 == 0:
+            return
+        for name in ("like_weight", "output_weight"):
+            weight = self.network.get_parameter(name)
+            places = rows.get(name, [slice(None)])
+            n_moved = sum(len(range(*at.indices(len(weight)))) for at in places)
+            for at in places:
+                scale = len(weight) / n_moved
+                gradients[name][at].addcmul_(weight[at], self.l2[at], value=scale)
 
     @torch.no_grad()
     def _update_average(self) -> None:
         """Move the running average towards the weights, faster while there are few of them."""
-        decay = min(self.training.weight_average, (1 + self.n_updates) / (10 + self.n_updates))
-        if self.training.weight_average == 0:
-            decay = 0.0
+        decay = 0.0
+        if self.training.weight_average > 0:
+            early = (1 + self.n_updates) / (10 + self.n_updates)
+            decay = min(self.training.weight_average, early) ** (self.n_updates - self.n_averaged)
         averages = [self.average[name] for name, _ in self.network.named_parameters()]
         torch._foreach_lerp_(averages, list(self.network.parameters()), 1.0 - decay)
+        self.n_averaged = self.n_updates
+
+    @contextmanager
+    def _in_random_order(self, rng: np.random.Generator) -> Iterator[csr_array]:
+        """Bring the items into a random order, and back at the end; gives the confidences in it.
+
+        All that has a row for each item is moved: weights, their average, what the optimiser
+        keeps of them.
+        """
+        order = rng.permutation(self.model.n_items)  # the item at each place
+        place_of = np.argsort(order)
+        pairs = self.confidence
+        places = place_of[pairs.indices].astype(pairs.indices.dtype)
+        self._move_rows(order)
+        try:
+            yield csr_array((pairs.data, places, pairs.indptr), shape=pairs.shape)
+        finally:
+            self._move_rows(place_of)
+
+    @torch.no_grad()
+    def _move_rows(self, order: NDArray[np.int64]) -> None:
+        """Row k becomes what was row `order[k]`, of all that has a row for each item."""
+        rows = torch.from_numpy(order)
+        self.l2 = self.l2[rows]
+        for name in ITEM_WEIGHTS:
+            weight = self.network.get_parameter(name)
+            weight.data = weight.data[rows]
+            weight.grad = None
+            self.average[name] = self.average[name][rows]
+            for key in (f"mean/{name}", f"square/{name}"):
+                if key in self.optimizer.state:
+                    self.optimizer.state[key] = self.optimizer.state[key][rows]
 
     @torch.no_grad()
     def _start_bias(self) -> None:
@@ -240,7 +311,7 @@ class _Run:
             "weights": dict(self.network.named_parameters()),
             "average": self.average,
             "best": self.best,
-            "optimizer": optimizer_tensors(self.optimizer),
+            "optimizer": self.optimizer.state,
         }
         tensors = {
             f"{part}/{name}": tensor.detach()
@@ -272,9 +343,10 @@ class _Run:
             part, name = key.split("/", 1)
             parts.setdefault(part, {})[name] = tensor
         self.network.load_state_dict(parts["weights"])
-        restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        self.optimizer.load(parts.get("optimizer", {}))
         self.average, self.best = parts["average"], parts["best"]
         self.best_epoch, self.n_updates = state["best_epoch"], state["n_updates"]
+        self.n_averaged = self.n_updates
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
 
     def _identity(self) -> dict[str, Any]:
@@ -292,11 +364,15 @@ class _Run:
         }
 
 
-def _optimizer(network: CFNADENetwork, training: TrainingConfig) -> torch.optim.Optimizer:
-    rate, decay = training.learning_rate, training.weight_decay
-    if training.optimizer == "sgd":
-        return torch.optim.SGD(network.parameters(), lr=rate, weight_decay=decay)
-    return torch.optim.Adam(network.parameters(), lr=rate, weight_decay=decay, fused=True)
+def _rows_looked_at(window: Window) -> dict[str, list[slice]]:
+    """The rows that a split has anything to say about, by weight."""
+    context, targets = window.context_places, window.target_places
+    return {
+        "like_weight": context,
+        "dislike_weight": context,
+        "output_weight": targets,
+        "output_bias": targets,
+    }
 
 
 def _diverged(
