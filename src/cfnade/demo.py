@@ -46,18 +46,8 @@ IMF_GRID: dict[str, Any] = {
     "factors": (32, 64),
 }
 IMF_START: dict[str, Any] = {"factors": 64, "alpha": 3.0, "strength": 20.0}
-CFNADE_GRID: dict[str, Any] = {
-    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
-    "direct_l2": (300.0, 1000.0, 3000.0),
-}
-CFNADE_START: dict[str, Any] = {
-    "alpha": 10.0,
-    "direct_l2": 1000.0,
-    "item_l2": 3e-9,
-    "dropout": 0.5,
-    "learning_rate": 7e-3,
-    "patience": 3,
-}
+CFNADE_GRID: dict[str, Any] = {"alpha": (1.0, 3.0, 10.0, 30.0, 100.0)}
+CFNADE_START: dict[str, Any] = {"alpha": 30.0, "item_l2": 0.05, "dropout": 0.5}
 SEARCH_NOTE = (
     "IMF and CF-NADE start at settings where longer searches on the validation pairs of this data "
     "set had ended, so that a few trials suffice"

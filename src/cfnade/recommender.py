@@ -79,7 +79,7 @@ class ImplicitCFNADE:
         learning_rate: float = 5e-3,
         batch_size: int = 200,
         weight_decay: float = 0.0,
-        item_l2: float = 0.2,
+        item_l2: float = 0.1,
         item_mean: bool = True,
         context_share: float | None = 0.5,
         zero_share: float = 1.0,

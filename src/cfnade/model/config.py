@@ -72,7 +72,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
 
-    item_l2: float = 0.2
+    item_l2: float = 0.1
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
     watchers, for a loss summed over users and items: the same number suits data of any size."""
 
@@ -158,6 +158,7 @@ _PAPER: dict[str, Any] = {
     "dropout": 0.0,
     "weight_average": 0.0,
     "bias_start": True,
+    "patience": 20,
 }
 
 PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
