@@ -110,7 +110,7 @@ def _commands(block: Block) -> list[list[str]]:
 
 
 def _without_numbers(text: str) -> list[str]:
-    """Lines without numbers, and the signs, space and rules around them; their order is left out."""
+    """Sorted lines without numbers, and without the signs, space and rules around them."""
     lines = (re.sub(r"\d+([.,]\d+)*(e-?\d+)?", "0", line) for line in text.splitlines())
     return sorted(re.sub(r"[\s─━+-]+", " ", line).strip() for line in lines)
 
