@@ -44,7 +44,9 @@ def command_reference() -> str:
     os.environ["COLUMNS"] = "100"
     names = [[command.name] for command in app.registered_commands]
     for group in app.registered_groups:
-        names += [[group.name, command.name] for command in group.typer_instance.registered_commands]
+        names += [
+            [group.name, command.name] for command in group.typer_instance.registered_commands
+        ]
     sections = []
     for words in names:
         with contextlib.redirect_stdout(io.StringIO()) as out:

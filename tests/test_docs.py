@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 pytest.importorskip("pandas")
 
 DOCS = ROOT / "docs"
-GO_ON = sorted(DOCS.glob("guides/*.md")) + [DOCS / "api" / "evaluation.md", DOCS / "index.md"]
+GO_ON = [*sorted(DOCS.glob("guides/*.md")), DOCS / "api" / "evaluation.md", DOCS / "index.md"]
 
 
 @pytest.fixture(scope="module")
