@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference slow check format results clean
+.PHONY: help setup demo test test-inference test-lenskit slow check format docs results clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,7 @@ test: setup  ## Run the tests
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/model/test_artifact.py \
 	tests/model/test_artifact_fuzz.py tests/model/test_ids.py tests/model/test_kept_artifacts.py \
-	tests/model/test_tensors.py tests/test_cli_model.py tests/test_public_api.py
+	tests/model/test_tensors.py tests/test_cli_model.py tests/test_examples.py tests/test_public_api.py
 
 test-inference:  ## Run the tests of saved models in a fresh environment without torch
 	rm -rf $(INFERENCE_VENV)
@@ -35,6 +35,16 @@ test-inference:  ## Run the tests of saved models in a fresh environment without
 	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt . pytest hypothesis
 	$(INFERENCE_VENV)/bin/python -c 'import importlib.util as u, sys; sys.exit("torch is installed" if u.find_spec("torch") else 0)'
 	$(INFERENCE_VENV)/bin/python -m pytest -q $(INFERENCE_TESTS)
+
+# LensKit needs pandas 2, all else is tested with pandas 3.
+LENSKIT_VENV := .venv-lenskit
+
+test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
+	rm -rf $(LENSKIT_VENV)
+	$(PYTHON) -m venv $(LENSKIT_VENV)
+	grep -v '^pandas==' constraints.txt > $(LENSKIT_VENV)/constraints.txt
+	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest
+	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
 
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
@@ -48,8 +58,11 @@ format: setup  ## Put the source in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: setup  ## Build the documentation: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the folder of data sets
 	$(BIN)/python benchmarks/results.py $(DATA)
 
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) $(INFERENCE_VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

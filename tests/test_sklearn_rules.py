@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
@@ -12,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from cfnade import ImplicitCFNADE
+from cfnade import ConfigError, ImplicitCFNADE, RelativeRating
 from tests.networks import random_counts
 
 SMALL = {"n_hidden": 2, "max_epochs": 1}
@@ -44,6 +45,44 @@ def test_the_checks_of_scikit_learn_pass_where_they_apply():
     assert sum(o["status"] == "passed" for o in outcomes) >= 35
 
 
+RATINGS_DO_NOT_APPLY = {
+    **DO_NOT_APPLY,
+    "check_estimators_empty_data_messages": "no users and no items are ratings of nobody",
+    "check_n_features_in_after_fitting": "another number of items is refused in words of our own",
+    "check_fit2d_predict1d": "one dimension is refused, in words of our own",
+    "check_dict_unchanged": "the first transform keeps sorted keys for the next ones",
+}
+
+
+class RatesDense(RelativeRating):
+    """As above."""
+
+    def fit(self, counts: Any, y: None = None) -> RelativeRating:
+        return super().fit(counts if issparse(counts) else csr_array(counts))
+
+    def transform(self, counts: Any) -> csr_array:
+        return super().transform(counts if issparse(counts) else csr_array(counts))
+
+
+@pytest.mark.filterwarnings("ignore:.*does not inherit from `sklearn.base.BaseEstimator`")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_relative_ratings_are_a_transformer_by_the_checks_of_scikit_learn():
+    outcomes = check_estimator(
+        RatesDense(), expected_failed_checks=RATINGS_DO_NOT_APPLY, on_fail=None, on_skip=None
+    )
+    failed = {o["check_name"]: o["exception"] for o in outcomes if o["status"] == "failed"}
+    assert not failed
+    excused = {o["check_name"] for o in outcomes if o["status"] == "xfail"}
+    assert excused == set(RATINGS_DO_NOT_APPLY)
+    assert sum(o["status"] == "passed" for o in outcomes) >= 36
+
+
+def test_relative_ratings_have_no_settings():
+    assert repr(clone(RelativeRating().set_params())) == "RelativeRating()"
+    with pytest.raises(ConfigError, match="no settings, got depth"):
+        RelativeRating().set_params(depth=1)
+
+
 def test_the_tags_say_what_data_is_taken():
     tags = get_tags(ImplicitCFNADE())
     assert tags.input_tags.sparse and tags.input_tags.positive_only
@@ -60,3 +99,24 @@ def test_a_fitted_one_survives_pickle_for_those_who_send_it_to_other_processes()
     model = ImplicitCFNADE(**SMALL).fit(random_counts())
     again = pickle.loads(pickle.dumps(model))
     assert again.recommend_for([1, 2])[0].tolist() == model.recommend_for([1, 2])[0].tolist()
+
+
+def test_relative_ratings_before_the_model_change_nothing():
+    """Only the order of an item's counts matters, in the validation part as well."""
+    counts = random_counts()
+    settings = {**SMALL, "max_epochs": 4, "validation_share": 0.3}
+    alone = ImplicitCFNADE(**settings).fit(counts)
+    ratings, model = make_pipeline(RelativeRating(), ImplicitCFNADE(**settings)).fit(counts)
+    assert alone.validation_mpr_ == model.validation_mpr_
+    new = 3 * random_counts(seed=1)  # counts between and above those seen
+    np.testing.assert_array_equal(model.scores(ratings.transform(new)), alone.scores(new))
+
+
+def test_a_clone_keeps_the_distributions_it_was_given():
+    counts = random_counts()
+    given = RelativeRating().fit(counts)
+    model = clone(ImplicitCFNADE(**SMALL, relative_rating=given))
+    assert model.relative_rating is not given
+    fitted = model.fit(counts[:5]).scorer_.relative_rating
+    np.testing.assert_array_equal(fitted.distinct_counts_, given.distinct_counts_)
+    assert not hasattr(clone(given), "n_items_")  # in a pipeline it is fitted anew

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +165,10 @@ class ImplicitCFNADE:
 
     def __sklearn_tags__(self) -> Any:
         return tags()
+
+    def __sklearn_clone__(self) -> ImplicitCFNADE:
+        """A clone is not fitted, but keeps the fitted distributions that it was given to use."""
+        return type(self)(**copy.deepcopy(self.get_params()))
 
     # Training ----------------------------------------------------------------------------------
 

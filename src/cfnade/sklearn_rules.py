@@ -28,3 +28,12 @@ def tags() -> Any:
         target_tags=TargetTags(required=False),
         input_tags=InputTags(sparse=True, positive_only=True),
     )
+
+
+def transformer_tags() -> Any:
+    """The same of a transformer; what it gives has the type float64."""
+    from sklearn.utils import TransformerTags
+
+    of_all = tags()
+    of_all.transformer_tags = TransformerTags(preserves_dtype=[])
+    return of_all

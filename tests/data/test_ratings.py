@@ -130,3 +130,23 @@ def test_wrong_use_is_told():
         RelativeRating().transform(csr_array((1, 2)))
     with pytest.raises(DataError, match="fitted on 3 items, got 2"):
         RelativeRating().fit(csr_array((1, 3))).transform(csr_array((1, 2)))
+
+
+tables = st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=12)
+
+
+@given(tables, tables)
+def test_ratings_of_ratings_are_the_same_ratings(rows, new_rows):
+    """In seen and unseen counts: only their order within an item matters."""
+    counts, new = (csr_array(np.array(r, dtype=float)) for r in (rows, new_rows))
+    first = RelativeRating().fit(counts)
+    second = RelativeRating().fit(first.transform(counts))
+    once = first.transform(new)
+    np.testing.assert_array_equal(second.transform(once).toarray(), once.toarray())
+
+
+def test_fit_transform_is_fit_then_transform(counts):
+    np.testing.assert_array_equal(
+        RelativeRating().fit_transform(counts).toarray(),
+        RelativeRating().fit(counts).transform(counts).toarray(),
+    )

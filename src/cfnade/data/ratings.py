@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError
+from cfnade.sklearn_rules import transformer_tags
 
 
 class RelativeRating:
@@ -26,8 +28,13 @@ class RelativeRating:
       joins them as the lightest watcher (a rating of 0 would say "not watched");
     - by the same rule, the first watcher of an item nobody had watched gets 1.
 
+    Only the order of an item's counts matters, so the relative ratings of relative ratings are
+    these ratings again. It is a scikit-learn transformer without settings: in a pipeline before
+    `ImplicitCFNADE`, which fits one itself, it changes nothing; before other estimators it does.
+
     Attributes:
         n_items_: Number of items seen in `fit`.
+        n_features_in_: The same, by scikit-learn's name.
         item_starts_: Where each item's distribution starts in the two arrays below, (n_items + 1,).
         distinct_counts_: Each item's distinct counts, ascending, one item after the other.
         n_watchers_up_to_: How many of the item's watchers have at most that count.
@@ -38,11 +45,37 @@ class RelativeRating:
     distinct_counts_: NDArray[np.float64]
     n_watchers_up_to_: NDArray[np.int64]
 
-    def fit(self, counts: CountMatrix) -> RelativeRating:
+    # scikit-learn's rules ----------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's keywords, as scikit-learn asks for them: there are none."""
+        return {}
+
+    def set_params(self, **params: Any) -> RelativeRating:
+        """Change settings by keyword: there are none to change."""
+        if params:
+            raise ConfigError(f"RelativeRating has no settings, got {', '.join(params)}")
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __sklearn_tags__(self) -> Any:
+        return transformer_tags()
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of items seen in `fit`."""
+        return self.n_items_
+
+    # Counts to ratings -------------------------------------------------------------------------
+
+    def fit(self, counts: CountMatrix, y: None = None) -> RelativeRating:
         """Learn each item's count distribution.
 
         Args:
             counts: Sparse, (n_users, n_items).
+            y: Not used; for scikit-learn.
 
         Returns:
             Itself.
@@ -103,6 +136,18 @@ class RelativeRating:
             )
         ratings = self.of_pairs(counts.indices, counts.data)
         return csr_array((ratings, counts.indices, counts.indptr), shape=counts.shape)
+
+    def fit_transform(self, counts: CountMatrix, y: None = None) -> CountMatrix:
+        """Learn the distributions and give the ratings of the same counts.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+            y: Not used; for scikit-learn.
+
+        Returns:
+            Relative ratings in (0, 1] where a count was, (n_users, n_items).
+        """
+        return self.fit(counts).transform(counts)
 
     @cached_property
     def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
