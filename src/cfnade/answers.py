@@ -102,8 +102,8 @@ class Answers:
         for rows in blocks(*histories.shape):
             ratings = self.scorer.relative_rating.transform(histories[rows])
             logits = self.scorer.network.logits(ratings, disliked)
-            for row, scores in enumerate(logits, start=rows.start):
-                top = top_items(scores, n, candidates.allowed(row))
+            candidates.rule_out(logits, rows)
+            for scores, top in zip(logits, top_items(logits, n), strict=True):
                 found.append((self.catalogue.ids[top], sigmoid(scores[top])))
         return found
 
@@ -124,8 +124,8 @@ class Answers:
         found = []
         for rows in blocks(len(columns), len(self.catalogue)):
             similarities = self._item_similarity.of(columns[rows])
-            for row, scores in enumerate(similarities, start=rows.start):
-                top = top_items(scores, n, candidates.allowed(row))
+            candidates.rule_out(similarities, rows)
+            for scores, top in zip(similarities, top_items(similarities, n), strict=True):
                 found.append((self.catalogue.ids[top], scores[top]))
         return found
 
