@@ -43,7 +43,7 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
         Columns of each row, (at most n,).
     """
     n_rows, n_items = scores.shape
-    if n < 1:
+    if n < 1 or n_rows == 0:
         return [np.empty(0, dtype=np.int64)] * n_rows
     threshold = _nth_best(scores, n) if n < n_items else np.full(n_rows, -np.inf)
     is_best = scores >= threshold[:, None]  # more than n where scores are equal
