@@ -76,9 +76,7 @@ class Answers:
         never = [ItemSets.of_rows(rows) for rows in left_out if rows is not None]
         if filter_items is not None:
             never.append(read("filter_items", filter_items))
-        return Candidates(
-            len(self.catalogue), None if items is None else read("items", items), never
-        )
+        return Candidates(None if items is None else read("items", items), never)
 
     def recommend(
         self,

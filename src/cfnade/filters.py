@@ -45,9 +45,6 @@ class ItemSets:
 class Candidates:
     """What may be recommended to each user."""
 
-    n_items: int
-    """In the catalogue."""
-
     items: ItemSets | None
     """To choose from; None for all."""
 
