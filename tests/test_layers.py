@@ -18,7 +18,7 @@ LAYERS = [
     ["evaluation.evaluate"],
     ["model.config", "model.files", "model.ids", "model.direct"],
     ["model.inputs", "model.sparse", "model.tensors", "model.weights"],
-    ["model.inference", "model.network", "model.optimizer", "model.ordering"],
+    ["model.inference", "model.network", "model.optimizer", "model.ordering", "model.warm_start"],
     ["model.input_layer", "model.objective"],
     ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],
