@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from speed_report import speed_section
+
 from cfnade import Interactions, read_interactions
 from cfnade.data.datasets import complete_journey
 from cfnade.evaluation.compare import Progress, compare
@@ -120,6 +122,10 @@ def document() -> str:
         if path.exists():
             outcome = json.loads(path.read_text())
             parts.append(section(name, dataset, outcome))
+    speed = OUTCOMES / "speed.json"
+    if speed.exists():
+        figures = ROOT / "docs" / "figures"
+        parts.append(speed_section(json.loads(speed.read_text()), figures))
     return "\n".join(parts)
 
 

@@ -1,0 +1,113 @@
+"""The section on speed of docs/results.md, with its two figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cfnade.evaluation.plot_style import BLUE, GREEN, GREY, ORANGE, canvas, save_figure
+
+
+def speed_section(outcome: dict[str, Any], figures: Path) -> str:
+    """Table and figures of one run of benchmarks/speed.py."""
+    step_figure(outcome["steps"], figures / "speed-steps.svg")
+    quality_figure(outcome, figures / "speed-quality.svg")
+    service, prepared = outcome["service"], outcome["preparation"]
+    recommended, als = outcome["recommending"], outcome["als_curve"]
+    ratio = outcome["time_to_als_quality_ratio"]
+    lines = [
+        "## Speed at the paper's scale",
+        "",
+        f"`make bench-speed`: a simulated service of {service['n_users']:,} users, "
+        f"{service['n_items']:,} items and {service['n_pairs']:,} pairs, all in one run.",
+        "",
+        "**One update** of Eq. 14 against a plain dense one in PyTorch "
+        "(`benchmarks/dense_step.py`), 256 hidden units; the share is of the rate of a 2048 x 2048 product on the same machine.",
+        "",
+        "| items | users in the batch | items a user | dense ms | exact ms "
+        "| quarter of the zeros ms | times faster | with a quarter | share of sgemm |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in outcome["steps"]:
+        cells = [
+            f"{row['n_items']:,}",
+            f"{row['batch']:,}",
+            str(row["mean_history"]),
+            f"{row['dense_ms']:.0f}",
+            f"{row['exact_ms']:.0f}",
+            f"{row['quarter_of_zeros_ms']:.0f}",
+            f"{row['speedup']:.1f}",
+            f"{row['speedup_quarter']:.1f}",
+            f"{row['sgemm_share']:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    reached = "did not reach it" if ratio is None else f"{ratio:.2f} of that time"
+    lines += [
+        "",
+        "![Milliseconds of an update against the number of items](figures/speed-steps.svg)",
+        "",
+        f"**Time to quality.** ALS (256 factors) is at its best, MPR {outcome['als_mpr']:.2f}, "
+        f"after {outcome['als_seconds']:.0f} s; CF-NADE needs {reached}. Its best is "
+        f"{outcome['final_mpr']:.2f}; one who knows the true preferences is at "
+        f"{outcome['oracle_mpr']:.2f}.",
+        "",
+        "| run | passes over all users | seconds | MPR % | peak GiB |",
+        "|---|---|---|---|---|",
+        f"| ALS | {len(als['als'])} stops | {als['als'][-1][0]:.0f} | {als['als'][-1][1]:.2f} "
+        f"| {als['peak_memory_gib']:.1f} |",
+    ]
+    runs = {**outcome["cfnade_runs"], "other start": outcome["cfnade_other_start"]}
+    for name, run in runs.items():
+        lines.append(
+            f"| CF-NADE, {name}{', warm start' if run['warm_start'] else ''} | {run['n_epochs']} "
+            f"| {run['seconds']:.0f} | {run['mpr']:.2f} | {run['peak_memory_gib']:.1f} |"
+        )
+    lines += [
+        "",
+        "![Validation MPR against seconds](figures/speed-quality.svg)",
+        "",
+        f"**The rest.** Ingest {prepared['ingest_seconds']:.0f} s, relative ratings "
+        f"{prepared['relative_ratings_seconds']:.0f} s ({prepared['peak_memory_gib']:.1f} GiB). "
+        f"Top 10 for {recommended['n_users']:,} users: {recommended['cfnade_seconds']:.0f} s, "
+        f"`implicit` {recommended['implicit_seconds']:.0f} s on factors of the same size: "
+        f"{recommended['ratio']:.2f} of its time. Peak memory of all parts: "
+        f"{outcome['peak_memory_gib']:.1f} GiB.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def step_figure(rows: list[dict[str, Any]], path: Path) -> None:
+    rows = [row for row in rows if row["batch"] == 1_000 and row["mean_history"] == 36]
+    items = [row["n_items"] for row in rows]
+    looks = {
+        "dense_ms": ("Plain dense", GREY, "v"),
+        "exact_ms": ("Exact", BLUE, "o"),
+        "quarter_of_zeros_ms": ("A quarter of the zeros", GREEN, "^"),
+    }
+    with canvas() as (figure, [axes]):
+        for name, (label, color, marker) in looks.items():
+            axes.plot(items, [row[name] for row in rows], marker=marker, color=color, label=label)
+        axes.set_yscale("log")
+        axes.set_xlabel("Items")
+        axes.set_ylabel("Milliseconds for 1,000 users")
+        axes.legend()
+    save_figure(figure, path)
+
+
+def quality_figure(outcome: dict[str, Any], path: Path) -> None:
+    with canvas() as (figure, [axes]):
+        seconds, mprs = zip(*outcome["als_curve"]["als"], strict=True)
+        axes.plot(seconds, mprs, marker="s", color=ORANGE, label="ALS")
+        for name, run in outcome["cfnade_runs"].items():
+            points = [*run["points"], [run["seconds"], run["mpr"]]]
+            seconds, mprs = zip(*points, strict=True)
+            style = "-" if name == "long" else "--"
+            axes.plot(seconds, mprs, style, marker="o", color=BLUE, label=f"CF-NADE, {name}")
+        axes.axhline(outcome["oracle_mpr"], color=GREY, linestyle=":")
+        axes.annotate("true preferences", (0, outcome["oracle_mpr"]), va="bottom", color=GREY)
+        axes.set_ylim(3.5, 12)
+        axes.set_xlabel("Seconds of fitting")
+        axes.set_ylabel("Validation MPR, percent")
+        axes.legend()
+    save_figure(figure, path)
