@@ -120,6 +120,9 @@ def document() -> str:
         if path.exists():
             outcome = json.loads(path.read_text())
             parts.append(section(name, dataset, outcome))
+    new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
+    if new_items.exists():
+        parts.append(new_items.read_text())
     return "\n".join(parts)
 
 

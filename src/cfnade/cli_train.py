@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -15,7 +15,7 @@ from cfnade.cli_options import Reading
 from cfnade.data.describe import describe
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
-from cfnade.growing import N_EPOCHS
+from cfnade.growing import N_EPOCHS, TrainedItems
 from cfnade.model.artifact import check_place
 from cfnade.model.config import ModelConfig
 from cfnade.recommender import ImplicitCFNADE
@@ -92,7 +92,8 @@ def fit_command(
         changes = {"random_state": seed, **options.parse_settings(settings)}
         _check_changes(changes, preset=preset, resume=resume)
         model = ImplicitCFNADE.load(start_from).set_params(**changes)
-        _go_on(model, reading.read(data), out, options.dataset_name(data), epochs, train)
+        more, name = reading.read(data), options.dataset_name(data)
+        _go_on(model, more, out, name, epochs, cast(TrainedItems, train))
         return
     interactions = reading.read(data)
     model = ImplicitCFNADE.from_preset(
@@ -138,11 +139,11 @@ def _go_on(
     out: Path,
     name: str,
     n_epochs: int,
-    train: str,
+    train: TrainedItems,
 ) -> None:
     """Give a model more data, and save it."""
     with console.training_progress(n_epochs) as callbacks:
-        model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)  # type: ignore[arg-type]
+        model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)
     model.save(out, data={"name": name, **describe(interactions)})
     n_new = model.partial_fits_[-1]["n_new_items"]
     console.out.print(

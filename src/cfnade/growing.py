@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -24,7 +24,7 @@ from cfnade.readout import Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
-    from cfnade.model.training import Epoch
+    from cfnade.model.training import Epoch, Trained
 
 logger = logging.getLogger(__name__)
 
@@ -107,24 +107,17 @@ def grow(
     config = replace(before.config, n_items=n_items)
     weights["dislike_weight"] *= np.float32(dislike_scale(before.config) / dislike_scale(config))
     epochs: list[Epoch] = []
-    is_trained = np.arange(n_items) >= n_known if train_items == "new" else None
+    is_trained = np.arange(n_items) >= n_known if train_items == "new" else np.ones(n_items, bool)
     with limited_threads(settings.get("n_threads")):
-        if n_epochs > 0 and (is_trained is None or is_trained.any()):
-            try:
-                from cfnade.model.training import train
-            except ImportError as error:
-                raise MissingExtraError("torch", "train", "fitting a model") from error
-            trained = train(
+        if n_epochs > 0 and is_trained.any():
+            training = replace(training, max_epochs=n_epochs, patience=n_epochs)
+            training = replace(training, seed=training.seed + len(seen))  # other orderings
+            trained = _train()(
                 replace(config, n_neighbours=0),
-                replace(
-                    training,
-                    max_epochs=n_epochs,
-                    patience=n_epochs,
-                    seed=training.seed + len(seen),  # other orderings each time
-                ),
+                training,
                 rated,
                 start=weights,
-                trained_items=is_trained,
+                trained_items=None if is_trained.all() else is_trained,
                 on_epoch=callbacks.on_epoch,
                 on_step=callbacks.on_step,
             )
@@ -137,6 +130,15 @@ def grow(
             maker = ReadoutMaker(ReadoutConfig(**settings_of(ReadoutConfig, settings)), rated)
             weights |= _neighbours(before, maker, readout, keep=0 if has_most else n_known)
     return Grown(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
+
+
+def _train() -> Callable[..., Trained]:
+    """The function that trains, which needs torch."""
+    try:
+        from cfnade.model.training import train
+    except ImportError as error:
+        raise MissingExtraError("torch", "train", "fitting a model") from error
+    return train
 
 
 def _popularity(
