@@ -19,6 +19,7 @@ LAYERS = [
     ["model.config", "model.files", "model.ids", "model.direct"],
     ["model.inputs", "model.sparse", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],
+    ["model.warm_start"],
     ["model.input_layer", "model.objective"],
     ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],

@@ -8,16 +8,28 @@ from cfnade import ranking
 from cfnade.ranking import blocks, stack, top_items
 
 
+def plain_sort(scores, n):
+    columns = [column for column in range(len(scores)) if scores[column] > -np.inf]
+    return sorted(columns, key=lambda column: (-scores[column], column))[:n]
+
+
 @given(
-    st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=12),
-    st.integers(0, 14),
+    st.lists(st.lists(st.sampled_from([-np.inf, -1, 0, 1, 2]), min_size=9, max_size=9)),
+    st.integers(0, 11),
 )
-def test_top_items_equal_a_plain_sort(pairs, n):
-    scores = np.array([score for score, _ in pairs], dtype=np.float32)
-    allowed = np.array([is_allowed for _, is_allowed in pairs])
-    columns = [column for column in range(len(pairs)) if allowed[column]]
-    expected = sorted(columns, key=lambda column: (-scores[column], column))[:n]
-    assert top_items(scores, n, allowed).tolist() == expected
+def test_top_items_equal_a_plain_sort(rows, n):
+    scores = np.array(rows, dtype=np.float32).reshape(len(rows), 9)
+    assert [top.tolist() for top in top_items(scores, n)] == [plain_sort(s, n) for s in scores]
+
+
+@given(st.integers(0, 1 << 30), st.integers(1, 4), st.integers(1, 5))
+def test_top_items_of_many_chunks_equal_a_plain_sort_too(seed, n, n_values):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(n_values, size=(3, 10 * ranking._CHUNK + 7)).astype(np.float32)
+    scores[rng.random(scores.shape) < 0.5] = -np.inf
+    scores[1] = -np.inf
+    scores[1, 5] = 1.0  # one candidate alone
+    assert [top.tolist() for top in top_items(scores, n)] == [plain_sort(s, n) for s in scores]
 
 
 def test_blocks_cover_all_rows_within_the_memory_allowed(monkeypatch):

@@ -76,9 +76,7 @@ class Answers:
         never = [ItemSets.of_rows(rows) for rows in left_out if rows is not None]
         if filter_items is not None:
             never.append(read("filter_items", filter_items))
-        return Candidates(
-            len(self.catalogue), None if items is None else read("items", items), never
-        )
+        return Candidates(None if items is None else read("items", items), never)
 
     def recommend(
         self,
@@ -102,8 +100,8 @@ class Answers:
         for rows in blocks(*histories.shape):
             ratings = self.scorer.relative_rating.transform(histories[rows])
             logits = self.scorer.network.logits(ratings, disliked)
-            for row, scores in enumerate(logits, start=rows.start):
-                top = top_items(scores, n, candidates.allowed(row))
+            candidates.rule_out(logits, rows)
+            for scores, top in zip(logits, top_items(logits, n), strict=True):
                 found.append((self.catalogue.ids[top], sigmoid(scores[top])))
         return found
 
@@ -124,8 +122,8 @@ class Answers:
         found = []
         for rows in blocks(len(columns), len(self.catalogue)):
             similarities = self._item_similarity.of(columns[rows])
-            for row, scores in enumerate(similarities, start=rows.start):
-                top = top_items(scores, n, candidates.allowed(row))
+            candidates.rule_out(similarities, rows)
+            for scores, top in zip(similarities, top_items(similarities, n), strict=True):
                 found.append((self.catalogue.ids[top], scores[top]))
         return found
 

@@ -32,19 +32,18 @@ class ItemSets:
         """What is stored in each row of a sparse matrix, (n_users, n_items)."""
         return cls(matrix.indices, matrix.indptr)
 
-    def of(self, user: int) -> NDArray[np.integer]:
-        """The columns of one user."""
+    def places(self, users: slice) -> tuple[Any, NDArray[np.integer]]:
+        """Rows, counted from the first of these users, and columns of what is in their sets."""
         if self.starts is None:
-            return self.columns
-        return self.columns[self.starts[user] : self.starts[user + 1]]
+            return slice(None), self.columns
+        starts = self.starts[users.start : users.stop + 1]
+        rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        return rows, self.columns[starts[0] : starts[-1]]
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """What may be recommended to each user."""
-
-    n_items: int
-    """In the catalogue."""
 
     items: ItemSets | None
     """To choose from; None for all."""
@@ -52,14 +51,19 @@ class Candidates:
     left_out: list[ItemSets]
     """Never to recommend, whatever the reason."""
 
-    def allowed(self, user: int) -> NDArray[np.bool_]:
-        """What may be recommended to one user, (n_items,)."""
-        allowed = np.full(self.n_items, self.items is None)
+    def rule_out(self, scores: NDArray[np.floating], users: slice) -> None:
+        """Give what may not be recommended a score of minus infinity, in place.
+
+        Args:
+            scores: Of these users, (n_users, n_items).
+            users: Who they are.
+        """
         if self.items is not None:
-            allowed[self.items.of(user)] = True
+            is_ruled_out = np.ones(scores.shape, dtype=np.bool_)
+            is_ruled_out[self.items.places(users)] = False
+            scores[is_ruled_out] = -np.inf
         for left_out in self.left_out:
-            allowed[left_out.of(user)] = False
-        return allowed
+            scores[left_out.places(users)] = -np.inf
 
 
 def item_sets(

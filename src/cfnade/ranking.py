@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 BLOCK_BYTES = 64 * 2**20
 """Float32 scores that are held at once."""
 
+_CHUNK = 64  # items
+
 Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
 """Ids and scores, best first."""
 
@@ -27,26 +29,45 @@ def blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
-def top_items(
-    scores: NDArray[np.floating], n: int, allowed: NDArray[np.bool_] | None = None
-) -> NDArray[np.int64]:
-    """The n best allowed items, best first; equal scores in the order of items.
+def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
+    """The n best items of each row, best first; equal scores in the order of items.
+
+    To find where the best begin, a row is cut into chunks: the n best items lie in the n chunks
+    whose own best is highest, so all but these are read once, for their maximum.
 
     Args:
-        scores: Of all items, (n_items,).
-        n: At most so many; fewer if fewer are allowed.
-        allowed: Items that may be recommended, (n_items,); all if None.
+        scores: Minus infinity where an item may not be recommended, (n_rows, n_items).
+        n: At most so many; fewer if fewer may be recommended.
 
     Returns:
-        Item columns, (at most n,).
+        Columns of each row, (at most n,).
     """
-    columns = np.arange(scores.size) if allowed is None else np.flatnonzero(allowed)
-    if 0 < n < columns.size:
-        values = scores[columns]
-        threshold = np.partition(values, columns.size - n)[columns.size - n]  # the n-th best
-        columns = columns[values >= threshold]
-    order = np.argsort(-scores[columns], kind="stable")
-    return columns[order[:n]]
+    n_rows, n_items = scores.shape
+    if n < 1 or n_rows == 0:
+        return [np.empty(0, dtype=np.int64)] * n_rows
+    threshold = _nth_best(scores, n) if n < n_items else np.full(n_rows, -np.inf)
+    is_best = scores >= threshold[:, None]  # more than n where scores are equal
+    open_rows = np.isneginf(threshold)  # fewer than n may be recommended
+    is_best[open_rows] = scores[open_rows] > -np.inf
+    row, column = np.nonzero(is_best)
+    order = np.lexsort((column, -scores[row, column], row))
+    ends = np.cumsum(np.bincount(row, minlength=n_rows))
+    return [part[:n] for part in np.split(column[order], ends[:-1])]
+
+
+def _nth_best(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """The n-th highest score of each row, (n_rows,)."""
+    n_rows, n_items = scores.shape
+    n_chunks = n_items // _CHUNK
+    if n_chunks <= 2 * n:
+        return np.asarray(np.partition(scores, n_items - n, axis=1)[:, n_items - n])
+    whole = scores[:, : n_chunks * _CHUNK].reshape(n_rows, n_chunks, _CHUNK)
+    best_of_chunk = whole.max(axis=2)  # (n_rows, n_chunks)
+    chunks = np.argpartition(best_of_chunk, n_chunks - n, axis=1)[:, n_chunks - n :]
+    looked_at = np.take_along_axis(whole, chunks[:, :, None], axis=1).reshape(n_rows, -1)
+    looked_at = np.concatenate([looked_at, scores[:, n_chunks * _CHUNK :]], axis=1)
+    place = looked_at.shape[1] - n
+    return np.asarray(np.partition(looked_at, place, axis=1)[:, place])
 
 
 def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:

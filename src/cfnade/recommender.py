@@ -23,7 +23,7 @@ from cfnade.filters import Items
 from cfnade.fitting import Callbacks, NetworkScorer, fit_network
 from cfnade.growing import N_EPOCHS, TrainedItems, grow
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
-from cfnade.model.config import PRESETS, Activation, InputScale, Optimizer
+from cfnade.model.config import PRESETS, Activation, InputScale, Optimizer, Schedule
 from cfnade.ranking import Ranked, stack
 from cfnade.readout import Readout
 from cfnade.sklearn_rules import parameter_names, representation, tags
@@ -83,6 +83,8 @@ class ImplicitCFNADE:
         direct: bool = True,
         optimizer: Optimizer = "adam",
         learning_rate: float = 5e-3,
+        schedule: Schedule = "constant",
+        warm_start: bool = False,
         batch_size: int = 200,
         weight_decay: float = 0.0,
         item_l2: float = 0.1,
@@ -115,6 +117,8 @@ class ImplicitCFNADE:
         self.direct = direct
         self.optimizer = optimizer
         self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.warm_start = warm_start
         self.batch_size = batch_size
         self.weight_decay = weight_decay
         self.item_l2 = item_l2

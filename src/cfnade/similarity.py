@@ -72,14 +72,13 @@ def similar_histories(
     best: list[list[Ranked]] = [[] for _ in range(asked.shape[0])]
     for rows in blocks(among.shape[0], width):
         similarity = directions @ _unit(hidden(among[rows])).T  # (n_asked, n_rows)
-        for found, scores in zip(best, similarity, strict=True):
-            top = top_items(scores, n)
+        for found, scores, top in zip(best, similarity, top_items(similarity, n), strict=True):
             found.append((top + rows.start, scores[top]))
     ranked = []
     for found in best:
         users = np.concatenate([np.empty(0, dtype=np.int64), *(rows for rows, _ in found)])
         scores = np.concatenate([np.empty(0, dtype=np.float32), *(s for _, s in found)])
-        top = top_items(scores, n)
+        (top,) = top_items(scores[None], n)
         ranked.append((users[top], np.clip(scores[top], -1.0, 1.0)))
     return ranked
 

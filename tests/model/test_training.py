@@ -337,3 +337,35 @@ def test_trained_rows_move_as_they_do_when_all_are_trained(ratings):
     for name in ("like_weight", "output_weight", "output_bias"):
         torch.testing.assert_close(outcomes[0][name], outcomes[1][name])
         assert not np.array_equal(outcomes[1][name], start[name][::4])
+
+
+def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
+    training = changed(TRAINING, schedule="linear", max_epochs=10)  # 4 updates an epoch
+    run = training_module._Run(MODEL, training, ratings)
+    rates = []
+    for run.n_updates in range(40):
+        rates.append(run._learning_rate())
+    assert rates[0] == pytest.approx(0.02 * 0.5)  # the rise takes two updates
+    assert max(rates) == rates[1] == pytest.approx(0.02 * 39 / 40)
+    assert rates[1:] == sorted(rates[1:], reverse=True) and rates[-1] == pytest.approx(0.02 / 40)
+
+
+def test_a_warm_start_begins_below_a_cold_one(ratings):
+    cold, warm = (
+        train(MODEL, changed(TRAINING, warm_start=warm, max_epochs=3), ratings).epochs
+        for warm in (False, True)
+    )
+    assert warm[0].loss < cold[0].loss
+
+
+def test_a_schedule_cannot_be_made_longer_on_resuming(ratings, tmp_path):
+    training = changed(TRAINING, schedule="linear", max_epochs=2)
+    train(MODEL, training, ratings, checkpoint=tmp_path / "c")
+    with pytest.raises(ArtifactError, match="other training"):
+        train(
+            MODEL,
+            changed(training, max_epochs=4),
+            ratings,
+            checkpoint=tmp_path / "c",
+            resume=True,
+        )

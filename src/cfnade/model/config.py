@@ -13,6 +13,7 @@ from cfnade.errors import ConfigError
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]
 InputScale: TypeAlias = Literal["none", "alpha", "history"]
 Optimizer: TypeAlias = Literal["adam", "sgd"]
+Schedule: TypeAlias = Literal["constant", "linear"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,13 @@ class TrainingConfig:
     learning_rate: float = 5e-3
     """Step size (0.01 with SGD in the paper)."""
 
+    schedule: Schedule = "constant"
+    """How the step size changes: `linear` rises to it over the first twentieth of `max_epochs`
+    and falls to 0 at their end. It gets further in a number of epochs that is known beforehand."""
+
+    warm_start: bool = False
+    """Start `like_weight` and `output_weight` at singular vectors of the likes, not at random."""
+
     batch_size: int = 200
     """Users per update (200 in the paper)."""
 
@@ -116,6 +124,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
+        _one_of("schedule", self.schedule, get_args(Schedule))
         _at_least("batch_size", self.batch_size, 1)
         _at_least("max_epochs", self.max_epochs, 1)
         _at_least("validate_every", self.validate_every, 1)

@@ -33,18 +33,21 @@ class RowOptimizer:
                 self.state[f"square/{name}"] = torch.zeros_like(weight)
 
     @torch.no_grad()
-    def step(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
+    def step(
+        self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]], rate: float
+    ) -> None:
         """Move the weights against their gradients.
 
         Args:
             gradients: By the weight's name, of the weight's shape.
             rows: Which rows to move, by the weight's name; all where not given.
+            rate: Step size.
         """
         everything = [slice(None)]
         names = [(name, at) for name in gradients for at in rows.get(name, everything)]
         weights = [self.weights[name].data[at] for name, at in names]
         by_weight = [gradients[name][at] for name, at in names]
-        rate, decay = self.training.learning_rate, self.training.weight_decay
+        decay = self.training.weight_decay
         if self.training.optimizer == "sgd":
             for weight, gradient in zip(weights, by_weight, strict=True):
                 weight.sub_(gradient.add(weight, alpha=decay), alpha=rate)

@@ -30,10 +30,12 @@ from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork
 from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
+from cfnade.model.warm_start import item_factors
 
 Validate = Callable[[NumpyNetwork], float]
 """Gives the validation MPR of a network, in percent: lower is better."""
 
+_RISE = 0.05  # share of a schedule's updates over which the step size rises
 _AVERAGE_EVERY = 5  # updates: an average of the weights moves slowly, and reads all of them
 
 
@@ -154,6 +156,8 @@ class _Run:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
         elif training.bias_start:
             self._start_bias()
+        if start is None and training.warm_start:
+            self._start_warm(ratings)
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
         moving = training
         if trained_items is not None:
@@ -237,11 +241,21 @@ class _Run:
         self._add_l2(gradients, rows)
         if self.is_trained is not None:
             gradients = self._of_trained_items(gradients, self.is_trained)
-        self.optimizer.step(gradients, rows)
+        self.optimizer.step(gradients, rows, self._learning_rate())
         self.n_updates += 1
         if self.n_updates - self.n_averaged == _AVERAGE_EVERY:
             self._update_average()
         return gradient.loss / n_items
+
+    def _learning_rate(self) -> float:
+        """Step size of the next update."""
+        training = self.training
+        if training.schedule == "constant":
+            return training.learning_rate
+        n_steps = training.max_epochs * math.ceil(self.users.size / training.batch_size)
+        rise = min(1.0, (self.n_updates + 1) / max(1.0, _RISE * n_steps))
+        fall = max(0.0, 1.0 - self.n_updates / n_steps)
+        return training.learning_rate * rise * fall
 
     @torch.no_grad()
     def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
@@ -320,6 +334,18 @@ class _Run:
         """With nothing but the bias, an item's probability is its share of watchers."""
         self.network.output_bias.copy_(torch.from_numpy(popularity_logit(self.confidence)))
 
+    @torch.no_grad()
+    def _start_warm(self, ratings: csr_array) -> None:
+        """Leading singular vectors of the likes: what enters a hidden unit has variance 1/4."""
+        rng = np.random.default_rng([self.training.seed, 0])
+        vectors, singular = item_factors(ratings, self.model.n_hidden, rng)
+        spread = singular / math.sqrt(max(self.users.size, 1))  # of what enters each unit
+        W = vectors * (0.5 / np.maximum(spread, 1e-6))
+        self.network.like_weight.copy_(torch.from_numpy(W))
+        # a like's logit then follows the projection of the history on these vectors
+        V = vectors * (singular / max(float(singular[0]), 1e-6)) * math.sqrt(self.model.n_hidden)
+        self.network.output_weight.copy_(torch.from_numpy(V))
+
     def averaged_network(self) -> NumpyNetwork:
         """The network with the averaged weights, for validation; shares their memory."""
         return self._network(self.average)
@@ -390,7 +416,9 @@ class _Run:
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a resumed run to end as an uninterrupted one would."""
         training = asdict(self.training)
-        del training["max_epochs"], training["patience"]  # a run may be made longer
+        del training["patience"]  # a run may be made longer
+        if self.training.schedule == "constant":
+            del training["max_epochs"]
         pairs = self.confidence
         digest = hashlib.sha256()
         for array in (pairs.indptr, pairs.indices, pairs.data):

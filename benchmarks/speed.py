@@ -1,0 +1,330 @@
+"""Speed at the paper's scale: python benchmarks/speed.py [--quick] [--service FOLDER].
+
+Writes benchmarks/results/speed.json; `benchmarks/results.py` puts it into docs/results.md. All is
+measured in one run on one simulated service, so that ratios hold on any machine; the large parts
+run in processes of their own, for their peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from dense_step import DenseStep
+from scipy.sparse import csr_array, csr_matrix
+
+from cfnade import ImplicitCFNADE, RelativeRating, read_interactions
+from cfnade.baselines import IMF
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.service_config import ServiceConfig
+from cfnade.data.service_files import write_service
+from cfnade.data.simulate import SimulatedService
+from cfnade.data.splitting import hold_out, of_some_users
+from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.fitting import Callbacks
+from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.input_layer import InputLayer
+from cfnade.model.objective import OutputLayer
+from cfnade.model.training import _Run
+
+ROOT = Path(__file__).parent.parent
+OUTCOME = ROOT / "benchmarks" / "results" / "speed.json"
+N_HIDDEN, ALPHA, BATCH = 256, 30.0, 1_000
+JUDGED_USERS = 5_000
+ALS = {"factors": 256, "alpha": 100.0, "regularization": 1000.0}
+"""Settings of ALS: those that were best on validation, see docs/results.md."""
+
+ALS_ITERATIONS = (1, 2, 3, 4, 5, 6, 8, 10)
+CFNADE: dict[str, Any] = {
+    "alpha": 30.0,
+    "direct": False,
+    "batch_size": 500,
+    "learning_rate": 5e-3,
+    "zero_share": 0.25,
+    "item_l2": 0.05,
+    "dropout": 0.0,
+    "schedule": "linear",
+    "validate_every": 1,
+}
+CFNADE_EPOCHS = {"short": 3, "long": 8}
+"""Passes over all users: one run to meet ALS's time, one to see how far it goes."""
+
+
+# Steps ------------------------------------------------------------------------------------------
+
+
+def random_ratings(n_users: int, n_items: int, mean_history: int) -> csr_array:
+    """Relative ratings with a long tail of items."""
+    rng = np.random.default_rng(0)
+    popularity = 1.0 / (np.arange(n_items) + 0.003 * n_items)
+    items = rng.choice(n_items, n_users * mean_history, p=popularity / popularity.sum())
+    users = np.repeat(np.arange(n_users), mean_history)
+    counts = csr_array((np.ones(items.size), (users, items)), shape=(n_users, n_items))
+    counts.data = 1.0 - rng.random(counts.nnz)
+    return counts
+
+
+def milliseconds(step: Callable[[], Any], n_repeats: int) -> float:
+    """Median time of a step."""
+    step()
+    times = []
+    for _ in range(n_repeats):
+        started = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - started)
+    return 1e3 * float(np.median(times))
+
+
+def engine_step(ratings: csr_array, batch: int, zero_share: float) -> Callable[[], float]:
+    """One update of training, all of it."""
+    training = TrainingConfig(batch_size=batch, zero_share=zero_share)
+    run = _Run(ModelConfig(ratings.shape[1], N_HIDDEN, alpha=ALPHA), training, ratings)
+    rng, network = np.random.default_rng(0), run.network
+    layers = (
+        InputLayer(network.like_weight, network.dislike_weight, run.model),
+        OutputLayer(network.output_weight, network.output_bias),
+    )
+    return lambda: run._update(
+        run.confidence[rng.integers(ratings.shape[0], size=batch)], *layers, rng
+    )
+
+
+def dense_step(ratings: csr_array, batch: int) -> Callable[[], float]:
+    dense, rng = DenseStep(ratings.shape[1], N_HIDDEN, ALPHA), np.random.default_rng(0)
+    return lambda: dense.step(ratings[rng.integers(ratings.shape[0], size=batch)])
+
+
+def sgemm_rate() -> float:
+    """Floating-point operations a second of a large matrix product, in 1e9."""
+    a, out = torch.randn(2048, 2048), torch.empty(2048, 2048)
+    times = [milliseconds(lambda: torch.mm(a, a, out=out), 3) for _ in range(3)]
+    return 2 * 2048**3 / min(times) / 1e6
+
+
+def steps(*, quick: bool) -> dict[str, Any]:
+    """The engine and the plain dense step, as items, users and histories grow."""
+    n_repeats = 3 if quick else 9
+    sizes = [(n, BATCH, 36) for n in (5_000, 10_000, 17_348)]
+    sizes += [(17_348, 200, 36), (17_348, 500, 36), (17_348, BATCH, 100)]
+    rows = []
+    for n_items, batch, mean_history in sizes:
+        ratings = random_ratings(4_000, n_items, mean_history)
+        rate = sgemm_rate()
+        exact = milliseconds(engine_step(ratings, batch, 1.0), n_repeats)
+        sampled = milliseconds(engine_step(ratings, batch, 0.25), n_repeats)
+        dense = milliseconds(dense_step(ratings, batch), max(3, n_repeats // 3))
+        # three products of the batch with the targets' half of V: forwards, and back to both
+        work = 3 * 2 * batch * (n_items // 2) * N_HIDDEN
+        row = {
+            "n_items": n_items,
+            "batch": batch,
+            "mean_history": mean_history,
+            "dense_ms": round(dense, 1),
+            "exact_ms": round(exact, 1),
+            "quarter_of_zeros_ms": round(sampled, 1),
+            "speedup": round(dense / exact, 2),
+            "speedup_quarter": round(dense / sampled, 2),
+            "sgemm_gflops": round(rate, 1),
+            "sgemm_share": round(work / exact / 1e6 / rate, 3),
+        }
+        print(row, flush=True)
+        rows.append(row)
+    return {"steps": rows}
+
+
+# Full scale -------------------------------------------------------------------------------------
+
+
+def parted(folder: Path) -> tuple[CountMatrix, CountMatrix]:
+    """Counts to train on, and those of some users held out."""
+    counts = read_interactions(folder / "interactions").counts
+    chosen = of_some_users(counts, JUDGED_USERS, 0)
+    _, held_out = hold_out(chosen, share=0.1, rng=0)
+    return as_count_matrix(counts - held_out), held_out
+
+
+class Judge:
+    """Validation MPR, and the seconds that judging took."""
+
+    def __init__(self, train: CountMatrix, held_out: CountMatrix) -> None:
+        users = np.flatnonzero(np.diff(held_out.indptr))
+        ratings = RelativeRating().fit(train)
+        self.histories, self.held_out = train[users], held_out[users]
+        self.relevance = ratings.transform(self.held_out)
+        self.seconds = 0.0
+
+    def mpr(self, scorer: Any) -> float:
+        """In percent."""
+        started = time.perf_counter()
+        mpr = mean_percentage_ranking(scorer, self.histories, self.held_out, self.relevance)
+        self.seconds += time.perf_counter() - started
+        return mpr
+
+
+def preparation(folder: Path) -> dict[str, Any]:
+    """Seconds of ingest, relative ratings and evaluation."""
+    started = time.perf_counter()
+    counts = read_interactions(folder / "interactions").counts
+    ingested = time.perf_counter()
+    RelativeRating().fit(counts).transform(counts)
+    rated = time.perf_counter()
+    return {
+        "ingest_seconds": round(ingested - started, 1),
+        "relative_ratings_seconds": round(rated - ingested, 1),
+        "n_pairs": int(counts.nnz),
+    }
+
+
+def als_curve(folder: Path, n_iterations: int) -> dict[str, Any]:
+    """Validation MPR of ALS against seconds of fitting."""
+    train, held_out = parted(folder)
+    judge = Judge(train, held_out)
+    points, started = [], time.perf_counter()
+    stops = [stop for stop in ALS_ITERATIONS if stop <= n_iterations]
+    for fitted in IMF(**ALS).fits(train, stops):
+        seconds = time.perf_counter() - started - judge.seconds
+        points.append([round(seconds, 1), judge.mpr(fitted)])
+        print("als", fitted.iterations, points[-1], flush=True)
+    return {"als": points, "judge_seconds": round(judge.seconds / len(points), 1)}
+
+
+def cfnade_curve(folder: Path, n_epochs: int, *, warm: bool = False) -> dict[str, Any]:
+    """Validation MPR of CF-NADE against seconds of fitting."""
+    train, held_out = parted(folder)
+    points: list[list[float]] = []
+    started = time.perf_counter()
+    settings = {**CFNADE, "max_epochs": n_epochs, "patience": n_epochs, "warm_start": warm}
+
+    def on_epoch(epoch: Any) -> None:
+        points.append([round(time.perf_counter() - started, 1), epoch.validation_mpr])
+        print("cfnade", n_epochs, points[-1], flush=True)
+
+    few = of_some_users(held_out, 1_000, 0)  # enough to see where it stands
+    model = ImplicitCFNADE(**settings)
+    model.fit(train, validation=few, callbacks=Callbacks(on_epoch=on_epoch))
+    seconds = time.perf_counter() - started
+    final = Judge(train, held_out).mpr(model)
+    print("cfnade", n_epochs, round(seconds, 1), final, model.readout_, flush=True)
+    return {"points": points, "seconds": round(seconds, 1), "mpr": final, "n_epochs": n_epochs}
+
+
+def recommending(folder: Path, n_users: int) -> dict[str, Any]:
+    """Top 10 for many users, against `implicit` on factors of the same size."""
+    from implicit.als import AlternatingLeastSquares
+
+    counts = read_interactions(folder / "interactions").counts[:n_users]
+    n_users, n_items = counts.shape
+    rng = np.random.default_rng(0)
+    model = ImplicitCFNADE(**{**CFNADE, "max_epochs": 1, "validation_share": 0.0})
+    model.fit(counts[:2_000])
+    als = AlternatingLeastSquares(factors=N_HIDDEN)
+    als.user_factors = rng.standard_normal((n_users, N_HIDDEN), dtype=np.float32)
+    als.item_factors = rng.standard_normal((n_items, N_HIDDEN), dtype=np.float32)
+    users, matrix = np.arange(n_users), csr_matrix(counts)
+    times: dict[str, list[float]] = {"cfnade": [], "implicit": []}
+    for _ in range(3):
+        started = time.perf_counter()
+        model.recommend(users, counts, N=10)
+        times["cfnade"].append(time.perf_counter() - started)
+        started = time.perf_counter()
+        als.recommend(users, matrix, N=10)
+        times["implicit"].append(time.perf_counter() - started)
+    best = {name: float(np.median(seconds)) for name, seconds in times.items()}
+    print("recommending", best, flush=True)
+    return {
+        "n_users": n_users,
+        "cfnade_seconds": round(best["cfnade"], 1),
+        "implicit_seconds": round(best["implicit"], 1),
+        "ratio": round(best["cfnade"] / best["implicit"], 2),
+    }
+
+
+def apart(function: Callable[..., dict[str, Any]], *args: Any, **options: Any) -> dict[str, Any]:
+    """Run in a process of its own, and add its peak memory."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_with_peak, (function, args, options))
+
+
+def _with_peak(
+    function: Callable[..., dict[str, Any]], args: tuple[Any, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    outcome = function(*args, **options)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # from KiB
+    return {**outcome, "peak_memory_gib": round(peak, 2)}
+
+
+def seconds_to(points: list[list[float]], mpr: float) -> float | None:
+    """When a curve first was as good as this."""
+    return next((seconds for seconds, reached in points if reached <= mpr), None)
+
+
+def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
+    """All parts, one after the other."""
+    told = json.loads((folder / "service.json").read_text())
+    outcome: dict[str, Any] = {"quick": quick, "service": told, "settings": CFNADE, "als": ALS}
+    outcome |= steps(quick=quick)
+    prepared = apart(preparation, folder)
+    als = apart(als_curve, folder, 3 if quick else ALS_ITERATIONS[-1])
+    runs = {
+        name: apart(cfnade_curve, folder, 2 if quick else n_epochs)
+        for name, n_epochs in CFNADE_EPOCHS.items()
+    }
+    warm = apart(cfnade_curve, folder, 2 if quick else CFNADE_EPOCHS["short"], warm=True)
+    recommended = apart(recommending, folder, 20_000 if quick else told["n_users"])
+    best = min(als["als"], key=lambda point: point[1])
+    to_quality = [run["seconds"] for run in runs.values() if run["mpr"] <= best[1]]
+    largest = next(row for row in outcome["steps"] if row["n_items"] == 17_348)
+    parts = [prepared, als, warm, recommended, *runs.values()]
+    return outcome | {
+        "preparation": prepared,
+        "als_curve": als,
+        "cfnade_runs": runs,
+        "cfnade_warm": warm,
+        "recommending": recommended,
+        "step_speedup_vs_dense": largest["speedup"],
+        "step_speedup_vs_dense_quarter": largest["speedup_quarter"],
+        "sgemm_share": largest["sgemm_share"],
+        "als_mpr": best[1],
+        "als_seconds": best[0],
+        "final_mpr": min(run["mpr"] for run in runs.values()),
+        "oracle_mpr": told["oracle_mpr"],
+        "time_to_als_quality_ratio": round(min(to_quality) / best[0], 2) if to_quality else None,
+        "peak_memory_gib": max(part["peak_memory_gib"] for part in parts),
+        "recommend_ratio_vs_implicit": recommended["ratio"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="about 2 minutes, on a small service")
+    parser.add_argument("--service", type=Path, help="folder of `cfnade data simulate`")
+    parser.add_argument("--out", type=Path, default=OUTCOME)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    with tempfile.TemporaryDirectory() as parent:
+        folder = options.service
+        if folder is None:
+            folder = Path(parent) / "service"
+            print("simulating a service", flush=True)
+            config = ServiceConfig.sized("small" if options.quick else "paper")
+            write_service(SimulatedService(config), folder)
+        outcome = measure(folder, quick=options.quick)
+    options.out.write_text(json.dumps(outcome, indent=1) + "\n")
+    shown = {k: v for k, v in outcome.items() if isinstance(v, (int, float, type(None)))}
+    print(json.dumps(shown, indent=1))
+
+
+if __name__ == "__main__":
+    main()
