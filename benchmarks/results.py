@@ -126,6 +126,9 @@ def document() -> str:
     if speed.exists():
         figures = ROOT / "docs" / "figures"
         parts.append(speed_section(json.loads(speed.read_text()), figures))
+    new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
+    if new_items.exists():
+        parts.append(new_items.read_text())
     return "\n".join(parts)
 
 

@@ -22,7 +22,8 @@ def speed_section(outcome: dict[str, Any], figures: Path) -> str:
         f"{service['n_items']:,} items and {service['n_pairs']:,} pairs, all in one run.",
         "",
         "**One update** of Eq. 14 against a plain dense one in PyTorch "
-        "(`benchmarks/dense_step.py`), 256 hidden units; the share is of the rate of a 2048 x 2048 product on the same machine.",
+        "(`benchmarks/dense_step.py`), 256 hidden units; the share is of the rate "
+        "of a 2048 x 2048 product on the same machine.",
         "",
         "| items | users in the batch | items a user | dense ms | exact ms "
         "| quarter of the zeros ms | times faster | with a quarter | share of sgemm |",

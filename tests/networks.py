@@ -60,7 +60,7 @@ def random_model(
     model = ImplicitCFNADE(n_hidden=network.config.n_hidden, **known)
     model.readout_ = {}
     model.epochs_, model.best_epoch_, model.validation_mpr_ = [], 1, None
-    model.data_fingerprint_ = {}
+    model.data_fingerprint_, model.partial_fits_ = {}, []
     ratings = RelativeRating().fit(random_counts(n_items=n_items, seed=seed))
     if item_ids is None:
         item_ids = np.array([f"i{k}" for k in range(n_items)], dtype=object)

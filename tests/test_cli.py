@@ -51,6 +51,50 @@ def test_fit_saves_a_model_and_leaves_no_checkpoint(model):
     assert described["data"]["n_users"] == 60
 
 
+@pytest.fixture(scope="module")
+def more_events(tmp_path_factory):
+    """The same people, who have two titles more."""
+    pairs = group_counts().tocoo()
+    new = pd.DataFrame({"user_id": range(60), "item_id": [f"new{k % 2}" for k in range(60)]})
+    known = pd.DataFrame({"user_id": pairs.row, "item_id": [f"i{k}" for k in pairs.col]})
+    path = tmp_path_factory.mktemp("more") / "more.csv"
+    pd.concat([known, new]).to_csv(path, index=False)
+    return path
+
+
+def test_fit_goes_on_from_a_model_with_more_data(model, more_events, tmp_path, capsys):
+    out = tmp_path / "second"
+    base = ["fit", str(more_events), "--start-from", str(model), "--out"]
+    assert run([*base, str(out), "--epochs", "2", "--train", "new"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 new items: trained for 2 epochs more, 22 items in all" in told
+    described = json.loads((out / "model.json").read_text())
+    assert described["settings"]["n_hidden"] == 8 and described["network"]["n_items"] == 22
+    assert described["training"]["partial_fits"][0]["train"] == "new"
+    # in its own place as well, though its weights are mapped from there
+    assert run(["fit", str(more_events), "--start-from", str(out), "--out", str(out)]) == 0
+    assert "0 new items: trained for 10 epochs more" in " ".join(capsys.readouterr().out.split())
+    assert len(recommended(capsys, str(out), "new0", "-n", "30")) == 21
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--resume"], "--resume has no meaning with --start-from"),
+        (["--preset", "paper"], "--preset has no meaning with --start-from"),
+        (["--set", "n_hidden=4"], "n_hidden cannot be changed"),
+        (["--train", "old"], "train must be all or new, got 'old'"),
+    ],
+)
+def test_what_has_no_meaning_for_a_trained_model_is_told(
+    model, more_events, tmp_path, capsys, options, message
+):
+    base = ["fit", str(more_events), "--start-from", str(model), "--out", str(tmp_path / "x")]
+    assert run([*base, *options]) == 2
+    assert message in last_error(capsys)
+    assert not (tmp_path / "x").exists()
+
+
 def test_recommend_takes_a_history_by_id(model, capsys):
     arguments = ["recommend", str(model), "i0=5", "i2", "-n", "3"]
     assert run([*arguments, "--json", "-"]) == 0

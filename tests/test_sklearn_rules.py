@@ -22,14 +22,18 @@ DO_NOT_APPLY = {
     "check_positive_only_tag_during_fit": "negative counts are refused, in words of our own",
     "check_dtype_object": "scipy's sparse matrices hold no Python objects",
     "check_estimators_empty_data_messages": "empty data is refused, in words of our own",
+    "check_n_features_in_after_fitting": "fewer items are refused, in words of our own",
 }
 
 
 class TakesDense(ImplicitCFNADE):
     """The checks bring dense arrays; `fit` asks for sparse ones and says how to make them."""
 
-    def fit(self, counts: Any, y: None = None) -> ImplicitCFNADE:
-        return super().fit(counts if issparse(counts) else csr_array(counts))
+    def fit(self, counts: Any, y: None = None, **options: Any) -> ImplicitCFNADE:
+        return super().fit(counts if issparse(counts) else csr_array(counts), **options)
+
+    def partial_fit(self, counts: Any, y: None = None) -> ImplicitCFNADE:
+        return super().partial_fit(counts if issparse(counts) else csr_array(counts), n_epochs=1)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not inherit from `sklearn.base.BaseEstimator`")
@@ -48,7 +52,6 @@ def test_the_checks_of_scikit_learn_pass_where_they_apply():
 RATINGS_DO_NOT_APPLY = {
     **DO_NOT_APPLY,
     "check_estimators_empty_data_messages": "no users and no items are ratings of nobody",
-    "check_n_features_in_after_fitting": "another number of items is refused in words of our own",
     "check_fit2d_predict1d": "one dimension is refused, in words of our own",
     "check_dict_unchanged": "the first transform keeps sorted keys for the next ones",
 }

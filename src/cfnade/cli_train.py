@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -12,7 +13,11 @@ from cfnade import cli_options as options
 from cfnade import console
 from cfnade.cli_options import Reading
 from cfnade.data.describe import describe
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError
+from cfnade.growing import N_EPOCHS, TrainedItems
 from cfnade.model.artifact import check_place
+from cfnade.model.config import ModelConfig
 from cfnade.recommender import ImplicitCFNADE
 
 
@@ -59,15 +64,37 @@ def fit_command(
     settings: options.Set = None,
     seed: options.Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    start_from: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="Go on from a saved model with more data.")
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(help="With --start-from: passes over DATA.", min=0)
+    ] = N_EPOCHS,
+    train: Annotated[
+        str,
+        typer.Option(
+            metavar="all|new", help="With --start-from: train all weights, or new items alone."
+        ),
+    ] = "all",
 ) -> None:
     """Train a model on all of DATA and save it.
 
     A part is held out for early stopping; then the model is trained again on everything. While
     it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume.
+
+    With --start-from, DATA is more data for a model that is there already: it is trained for a
+    few epochs more, and items that it does not know are added to it.
     """
     out = out.resolve()
     check_place(out)
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
+    if start_from is not None:
+        changes = {"random_state": seed, **options.parse_settings(settings)}
+        _check_changes(changes, preset=preset, resume=resume)
+        model = ImplicitCFNADE.load(start_from).set_params(**changes)
+        more, name = reading.read(data), options.dataset_name(data)
+        _go_on(model, more, out, name, epochs, cast(TrainedItems, train))
+        return
     interactions = reading.read(data)
     model = ImplicitCFNADE.from_preset(
         preset, **{"random_state": seed, **options.parse_settings(settings)}
@@ -87,6 +114,42 @@ def fit_command(
         f"{interactions.n_users:,} users, {interactions.n_items:,} items, "
         f"{interactions.n_pairs:,} pairs: "
         f"trained for {model.best_epoch_} epochs{mpr}; saved to {out}",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _check_changes(changes: dict[str, Any], *, preset: str, resume: bool) -> None:
+    """Refuse what has no meaning for a model that is there already."""
+    if resume:
+        raise ConfigError("--resume has no meaning with --start-from; leave one out")
+    if preset != "default":
+        raise ConfigError("--preset has no meaning with --start-from, which keeps its settings")
+    for field in fields(ModelConfig):
+        if field.name in changes:
+            raise ConfigError(
+                f"{field.name} cannot be changed in a model that is trained already; "
+                "leave out --start-from to train a new one"
+            )
+
+
+def _go_on(
+    model: ImplicitCFNADE,
+    interactions: Interactions,
+    out: Path,
+    name: str,
+    n_epochs: int,
+    train: TrainedItems,
+) -> None:
+    """Give a model more data, and save it."""
+    with console.training_progress(n_epochs) as callbacks:
+        model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)
+    model.save(out, data={"name": name, **describe(interactions)})
+    n_new = model.partial_fits_[-1]["n_new_items"]
+    console.out.print(
+        f"{interactions.n_users:,} users, {interactions.n_pairs:,} pairs, {n_new:,} new items: "
+        f"trained for {len(model.epochs_)} epochs more, {model.n_features_in_:,} items in all; "
+        f"saved to {out}",
         markup=False,
         highlight=False,
     )

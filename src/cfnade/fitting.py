@@ -139,15 +139,15 @@ def fit_network(
         from cfnade.model.training import train
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
-    settings = {name: _plain(value) for name, value in settings.items()}
+    settings = plain_settings(settings)
     if validation is not None and validation.shape != known.shape:
         raise DataError(
             f"validation must have the users and items of the counts, {known.shape}; "
             f"got {validation.shape}"
         )
-    model = ModelConfig(n_items=known.shape[1], **_of(ModelConfig, settings))
-    reading = ReadoutConfig(**_of(ReadoutConfig, settings))
-    validating = ValidationConfig(**_of(ValidationConfig, settings))
+    model = ModelConfig(n_items=known.shape[1], **settings_of(ModelConfig, settings))
+    reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
+    validating = ValidationConfig(**settings_of(ValidationConfig, settings))
     callbacks = callbacks or Callbacks()
 
     n_run: list[int] = []  # epochs that this call ran, not resumed ones
@@ -164,7 +164,7 @@ def fit_network(
         ratings = relative_rating or RelativeRating().fit(counts)
         trained = train(
             model,
-            TrainingConfig(**{**_of(TrainingConfig, settings), **changes}),
+            TrainingConfig(**{**settings_of(TrainingConfig, settings), **changes}),
             ratings.transform(counts),
             validate=None if held_out is None else _validator(counts, held_out, ratings),
             on_epoch=on_epoch,
@@ -234,11 +234,11 @@ def _validator(
     return validate
 
 
-def _plain(value: Any) -> Any:
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Numpy's numbers as Python's own, which JSON and torch take."""
-    return value.item() if isinstance(value, np.generic) else value
+    return {n: v.item() if isinstance(v, np.generic) else v for n, v in settings.items()}
 
 
-def _of(config: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(config: type, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are fields of this configuration."""
     return {f.name: settings[f.name] for f in fields(config) if f.name in settings}

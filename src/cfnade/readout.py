@@ -9,7 +9,7 @@ it: in training B has seen the very pairs it predicts, and looks far surer than 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -56,6 +56,12 @@ class Readout:
         if self.direct_neighbours == 0:
             return {"direct": False, "popularity_tilt": self.popularity_tilt}
         return asdict(self)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Readout:
+        """What `settings` told, and the usual for the rest."""
+        names = [f.name for f in fields(cls) if f.name in settings]
+        return cls(**{name: settings[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ class ReadoutMaker:
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
         if config.direct and not self.has_direct:
             logger.info("no direct item-item path: %d items are too many for it", ratings.shape[1])
+        self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._neighbours = lru_cache(maxsize=len(GRID["direct_l2"]))(self._strongest)
 
@@ -165,6 +172,20 @@ class ReadoutMaker:
             weights["neighbour_weight"] = gained
             config = replace(config, n_neighbours=gained.shape[1])
         return NumpyNetwork(config, weights)
+
+    def neighbours(
+        self, readout: Readout, n_neighbours: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The items that speak for each item, and how much, (n_items, n_neighbours) each.
+
+        Items that are too many for the closed form have none: themselves, with weight 0.
+        """
+        if self.n_items > DIRECT_UP_TO:
+            nobody = np.zeros((self.n_items, n_neighbours), dtype=np.float32)
+            return np.repeat(np.arange(self.n_items)[:, None], n_neighbours, axis=1), nobody
+        weights = item_item_weights(self._ratings, readout.direct_l2, self.config.direct_dropout)
+        neighbours, weight = strongest_neighbours(weights, n_neighbours)
+        return neighbours, np.float32(readout.direct_gain) * weight
 
     def _strongest(self, l2: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """More neighbours than any readout keeps, for one L2."""

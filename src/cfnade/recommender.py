@@ -15,15 +15,17 @@ from cfnade.answers import Answers
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.fingerprint import fingerprint
 from cfnade.data.ingest import read_interactions
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError
 from cfnade.explanation import Explanation
 from cfnade.filters import Items
 from cfnade.fitting import Callbacks, NetworkScorer, fit_network
+from cfnade.growing import N_EPOCHS, TrainedItems, grow
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
 from cfnade.model.config import PRESETS, Activation, InputScale, Optimizer, Schedule
 from cfnade.ranking import Ranked, stack
+from cfnade.readout import Readout
 from cfnade.sklearn_rules import parameter_names, representation, tags
 
 if TYPE_CHECKING:
@@ -51,10 +53,12 @@ class ImplicitCFNADE:
         catalogue_: Ids and names of the items.
         n_features_in_: Number of items.
         best_epoch_: Epochs that the network was trained for.
-        epochs_: Loss and validation MPR of every epoch.
+        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`.
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
         readout_: What was added after training: settings of `cfnade.readout.ReadoutConfig`.
         data_fingerprint_: Sizes and checksum of the data it was fitted on.
+        partial_fits_: For each `partial_fit` since, the fingerprint of its data, its `n_epochs`
+            and `train`, and how many items were new.
     """
 
     _answers: Answers
@@ -66,6 +70,7 @@ class ImplicitCFNADE:
     validation_mpr_: float | None
     readout_: dict[str, Any]
     data_fingerprint_: dict[str, Any]
+    partial_fits_: list[dict[str, Any]]
 
     def __init__(
         self,
@@ -222,8 +227,110 @@ class ImplicitCFNADE:
         self.validation_mpr_ = fitted.validation_mpr
         self.readout_ = fitted.readout.settings()
         self.data_fingerprint_ = fingerprint(interactions)
+        self.partial_fits_ = []
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
+
+    def partial_fit(
+        self,
+        counts: Any,
+        y: None = None,
+        *,
+        n_epochs: int = N_EPOCHS,
+        train: TrainedItems = "all",
+        callbacks: Callbacks | None = None,
+    ) -> ImplicitCFNADE:
+        """Go on learning from more data: more users, users who have done more, new items.
+
+        Training starts from the weights as they are and sees this data alone: give whole
+        histories, and those of earlier users too where you have them. There is no table of
+        users, so it makes no difference who was there before. A model that is not fitted yet is
+        fitted, as by `fit`.
+
+        Items that the model does not know get columns after the known ones. Each starts from
+        the known items that its users have most, and is trained from there.
+
+        - `train="all"` trains everything. Count distributions of known items take the new counts
+          in, as if they had been there from the start; the same rows again change no rating. The
+          direct neighbours of known items are found anew if this data is no smaller than any
+          before, else they stay.
+        - `train="new"` trains the new items and leaves all else as it was: for a history of known
+          items, known items get the scores they had. A dislike of a new item says nothing yet.
+
+        The readout keeps its settings. Settings of the network take effect at the next `fit`,
+        those of training, such as `learning_rate`, now. `validation_mpr_` becomes None: nothing is
+        held out.
+
+        Args:
+            counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
+                ids. A bare matrix must have the model's columns in their order; those to the
+                right of them are new items, if ids are numbers of columns.
+            y: Not used; for scikit-learn.
+            n_epochs: Passes over this data. With 0 new items are added where they start, and
+                nothing else changes.
+            train: `all` or `new`.
+            callbacks: Called after every epoch or update, for progress.
+
+        Returns:
+            Itself.
+
+        Raises:
+            DataError: If the data cannot be used, or the model knows none of its items.
+            ConfigError: If a setting has no meaning.
+            MissingExtraError: If torch is not installed.
+            TrainingError: If the loss is no longer finite; the model is then as before.
+        """
+        if not hasattr(self, "_answers"):
+            return self.fit(counts, callbacks=callbacks)
+        data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
+        catalogue, known = self.catalogue_.grown(data)
+        seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
+        grown = grow(
+            self.scorer_,
+            known,
+            {**self.get_params(), "seed": self.random_state},
+            n_epochs=n_epochs,
+            train_items=train,
+            readout=Readout.from_settings(self.readout_),
+            seen=[self.data_fingerprint_, *seen],
+            relative_rating=self.relative_rating,
+            callbacks=callbacks,
+        )
+        self.epochs_ = grown.epochs
+        self.best_epoch_ += len(grown.epochs)
+        self.validation_mpr_ = None
+        self.partial_fits_ = [
+            *self.partial_fits_,
+            {
+                "data_fingerprint": fingerprint(data),
+                "n_epochs": int(n_epochs),
+                "train": train,
+                "n_new_items": len(catalogue) - len(self.catalogue_),
+            },
+        ]
+        self._adopt(grown.scorer, catalogue)
+        return self
+
+    def _with_item_ids(self, matrix: Any) -> Interactions:
+        """A bare matrix with the model's ids, and numbers of columns for new items."""
+        counts = as_count_matrix(matrix)
+        n_users, n_columns = counts.shape
+        ids = self.catalogue_.ids
+        if n_columns < len(ids):
+            raise DataError(
+                f"a matrix must have the model's {len(ids)} items as its first columns, got "
+                f"{n_columns} columns; to give fewer, pass a frame or Interactions, with ids"
+            )
+        numbers = np.arange(n_columns)
+        if n_columns > len(ids):
+            if ids.dtype.kind not in "iu" or not np.array_equal(ids, numbers[: len(ids)]):
+                raise DataError(
+                    f"a matrix of {n_columns} columns has {n_columns - len(ids)} items without "
+                    f"an id: the model's ids are like {ids[:1].tolist()[0]!r}; pass a frame or "
+                    "Interactions, with ids"
+                )
+            ids = numbers
+        return Interactions(counts, np.arange(n_users), ids)
 
     def _adopt(self, scorer: NetworkScorer, catalogue: Catalogue) -> None:
         self.scorer_ = scorer
@@ -461,7 +568,11 @@ class ImplicitCFNADE:
         }
         known = {
             "settings": settings,
-            "training": {"best_epoch": self.best_epoch_, "readout": self.readout_},
+            "training": {
+                "best_epoch": self.best_epoch_,
+                "readout": self.readout_,
+                "partial_fits": self.partial_fits_,
+            },
             "metrics": {"validation_mpr": self.validation_mpr_, **info.pop("metrics", {})},
             "data_fingerprint": self.data_fingerprint_,
         }
@@ -498,6 +609,7 @@ class ImplicitCFNADE:
         training = artifact.info.get("training", {})
         model.best_epoch_ = training.get("best_epoch", 0)
         model.readout_ = training.get("readout", {})
+        model.partial_fits_ = training.get("partial_fits", [])
         model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
         model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
         scorer = NetworkScorer(artifact.network, artifact.relative_rating)

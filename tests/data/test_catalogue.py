@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from cfnade.data.catalogue import Catalogue, as_histories
+from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
 
 FILMS = Catalogue(np.array([10, 20, 30]), np.array(["Alien", "Brazil", "Casablanca"], dtype=object))
@@ -74,3 +75,58 @@ def test_strangers_raise_warn_or_are_ignored_wherever_they_are(caplog):
 def test_a_text_is_no_list_of_items():
     with pytest.raises(DataError, match="got the text 'Alien'"):
         FILMS.columns("Alien")
+
+
+def table(ids, names=None, counts=None):
+    """One user who has each item as often as its number says."""
+    counts = np.arange(1.0, len(ids) + 1) if counts is None else np.array(counts, dtype=float)
+    return Interactions(csr_array(counts[None, :]), np.array(["u"], dtype=object), ids, names)
+
+
+def test_new_items_come_after_the_known_ones_which_keep_their_columns_and_names():
+    names = np.array(["Dune", "Another Brazil", "Eraserhead"], dtype=object)
+    grown, counts = FILMS.grown(table(np.array([40, 20, 5]), names))
+    assert grown.ids.tolist() == [10, 20, 30, 40, 5] and grown.ids.dtype == FILMS.ids.dtype
+    assert grown.names.tolist() == ["Alien", "Brazil", "Casablanca", "Dune", "Eraserhead"]
+    assert counts.toarray().tolist() == [[0.0, 2.0, 0.0, 1.0, 3.0]]
+
+
+def test_a_catalogue_that_has_all_items_stays_itself():
+    grown, counts = FILMS.grown(table(np.array([30, 10])))
+    assert grown is FILMS
+    assert counts.toarray().tolist() == [[2.0, 0.0, 1.0]]
+
+
+def test_names_come_from_where_they_are_known():
+    unnamed = Catalogue(np.array([10, 20]))
+    assert unnamed.grown(table(np.array([20, 30])))[0].names is None
+    named = table(np.array([20, 30]), np.array(["Brazil", "Casablanca"], dtype=object))
+    assert unnamed.grown(named)[0].names.tolist() == ["10", "Brazil", "Casablanca"]
+    assert FILMS.grown(table(np.array([20, 40])))[0].names.tolist()[-1] == "40"
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "expected"),
+    [
+        (np.array(["a", "b"]), np.array(["b", "long"]), ["a", "b", "long"]),
+        (np.array([1, 2]), np.array(["2", "7"]), [1, 2, 7]),
+        (np.array([1, 2], dtype=object), np.array(["2", "7"], dtype=object), [1, 2, 7]),
+        (np.array(["a", "2"], dtype=object), np.array([2, 7]), ["a", "2", "7"]),
+        (np.array([1, 2], dtype=np.uint64), np.array([2, -7]), [1, 2, -7]),
+        (np.array([1, 2], dtype=np.uint8), np.array([2, 700]), [1, 2, 700]),
+        (np.array([1, "a"], dtype=object), np.array([1, 2.5], dtype=object), [1, "a", 2.5]),
+    ],
+)
+def test_new_ids_are_written_as_the_known_ones_are(known, new, expected):
+    grown, _ = Catalogue(known).grown(table(new))
+    assert grown.ids.tolist() == expected
+    assert [type(i) for i in grown.ids.tolist()] == [type(i) for i in expected]
+
+
+def test_ids_that_cannot_follow_the_known_ones_are_told():
+    with pytest.raises(DataError, match=r"integers, like 10, and 'x' is none"):
+        FILMS.grown(table(np.array(["20", "x"])))
+    with pytest.raises(DataError, match=r"knows none of the items: they are like 'x'"):
+        FILMS.grown(table(np.array(["x", "y"])))
+    with pytest.raises(DataError, match="must be distinct"):
+        FILMS.grown(table(np.array([20, 7, 7])))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import csr_array, csr_matrix, vstack
 
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import DataError
@@ -150,3 +150,35 @@ def test_fit_transform_is_fit_then_transform(counts):
         RelativeRating().fit_transform(counts).toarray(),
         RelativeRating().fit(counts).transform(counts).toarray(),
     )
+
+
+@given(tables, tables, st.integers(0, 3))
+def test_merged_distributions_are_those_of_all_rows_together(rows, more_rows, n_further):
+    counts = csr_array(np.array(rows, dtype=float))
+    more = np.array(more_rows, dtype=float)
+    more = csr_array(np.hstack([more, more[:, :n_further]]))  # some items are new
+    merged = RelativeRating().fit(counts).merged_with(RelativeRating().fit(more))
+    wider = csr_array((counts.data, counts.indices, counts.indptr), (len(rows), more.shape[1]))
+    expected = RelativeRating().fit(vstack([wider, more], format="csr"))
+    for name in ("item_starts_", "distinct_counts_", "n_watchers_up_to_"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(expected, name))
+    np.testing.assert_array_equal(merged.n_watchers, np.bincount(
+        np.concatenate([counts.indices, more.indices]), minlength=more.shape[1]
+    ))  # fmt: skip
+
+
+def test_the_same_rows_again_change_no_rating(counts):
+    once = RelativeRating().fit(counts)
+    twice = once.merged_with(once)
+    np.testing.assert_array_equal(twice.transform(counts).data, once.transform(counts).data)
+
+
+def test_followed_by_keeps_what_is_known_and_adds_the_further_items(counts):
+    known, more = RelativeRating().fit(counts[:, :15]), RelativeRating().fit(counts[:30])
+    both = known.followed_by(more)
+    ratings = both.transform(counts).toarray()
+    np.testing.assert_array_equal(ratings[:, :15], known.transform(counts[:, :15]).toarray())
+    np.testing.assert_array_equal(ratings[:, 15:], more.transform(counts).toarray()[:, 15:])
+    for wrong in (more.followed_by, more.merged_with):
+        with pytest.raises(DataError, match="at least 20 items, got 15"):
+            wrong(known)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from cfnade import ImplicitCFNADE, MissingExtraError
+from cfnade import ImplicitCFNADE, Interactions, MissingExtraError
 from cfnade.model.artifact import FORMAT, inspect_artifact
 
 KEPT = Path(__file__).parent / "artifacts"
@@ -55,3 +56,19 @@ def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
     monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
         ImplicitCFNADE().fit(counts)
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_items_can_be_added_to_a_kept_model_without_torch(number, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
+    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
+    model = ImplicitCFNADE.load(KEPT / f"v{number}")
+    n_items = model.n_features_in_
+    ids = np.append(model.catalogue_.ids, "film-new")
+    more = Interactions(csr_array(np.ones((2, n_items + 1))), np.arange(2), ids)
+    with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
+        model.partial_fit(more, n_epochs=1)
+    assert model.n_features_in_ == n_items
+    model.partial_fit(more, n_epochs=0)
+    assert "film-new" in model.recommend_for(["film-1"], n=n_items)[0]

@@ -284,6 +284,61 @@ def test_items_are_back_in_their_order_after_an_epoch(ratings):
     assert run.optimizer.state["mean/output_weight"].abs().sum() > 0
 
 
+def test_a_run_starts_from_given_weights_and_leaves_them_alone(ratings):
+    first = train(MODEL, TRAINING, ratings).network.weights
+    for weight in first.values():
+        weight.flags.writeable = False  # as those of a loaded model are
+    before = {name: weight.copy() for name, weight in first.items()}
+    still = train(
+        MODEL, changed(TRAINING, learning_rate=1e-12, max_epochs=1), ratings, start=first
+    ).network.weights
+    for name, weight in first.items():
+        np.testing.assert_allclose(still[name], weight, atol=1e-9)
+    longer = train(MODEL, TRAINING, ratings, start=first)
+    assert longer.epochs[0].loss < train(MODEL, TRAINING, ratings).epochs[0].loss
+    assert same_weights(first, before)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_only_the_rows_of_the_trained_items_move(ratings, optimizer, weight_decay):
+    model = changed(MODEL, n_layers=2)
+    first = train(model, TRAINING, ratings).network.weights
+    first["output_weight"][3] = first["like_weight"][3] = first["output_bias"][3] = 0.0
+    trained_items = np.zeros(20, dtype=bool)
+    trained_items[[3, 17]] = True
+    training = changed(TRAINING, optimizer=optimizer, weight_decay=weight_decay)
+    weights = train(
+        model, training, ratings, start=first, trained_items=trained_items
+    ).network.weights
+    for name, weight in weights.items():
+        if name in ("like_weight", "output_weight", "output_bias"):
+            moved = (weight != first[name]).reshape(20, -1).any(axis=1)
+            np.testing.assert_array_equal(moved, trained_items)
+        else:
+            np.testing.assert_array_equal(weight, first[name])
+
+
+def test_trained_rows_move_as_they_do_when_all_are_trained(ratings):
+    """In the first update; later ones have seen the others move."""
+    training = changed(TRAINING, optimizer="sgd", learning_rate=0.5, weight_decay=0.01)
+    start = train(MODEL, TRAINING, ratings).network.weights
+    outcomes = []
+    for trained_items in (None, np.arange(20) % 4 == 0):
+        run = training_module._Run(MODEL, training, ratings, start, trained_items)
+        network = run.network
+        run._update(
+            run.confidence[[0, 3, 5, 8]],
+            InputLayer(network.like_weight, network.dislike_weight, MODEL),
+            OutputLayer(network.output_weight, network.output_bias),
+            np.random.default_rng(3),
+        )
+        outcomes.append({n: w.detach()[::4] for n, w in network.named_parameters()})
+    for name in ("like_weight", "output_weight", "output_bias"):
+        torch.testing.assert_close(outcomes[0][name], outcomes[1][name])
+        assert not np.array_equal(outcomes[1][name], start[name][::4])
+
+
 def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
     training = changed(TRAINING, schedule="linear", max_epochs=10)  # 4 updates an epoch
     run = training_module._Run(MODEL, training, ratings)

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix, places_among
+from cfnade.data.interactions import (
+    CountMatrix,
+    Interactions,
+    append_ids,
+    as_count_matrix,
+    places_among,
+)
 from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
@@ -152,6 +158,55 @@ class Catalogue:
                 (data.n_users, len(self)),
             )
         )
+
+    def grown(self, data: Interactions) -> tuple[Catalogue, CountMatrix]:
+        """The catalogue with the items of a table that it does not have at its end.
+
+        Args:
+            data: With items of its own order. Where the types of the ids differ they are compared
+                as text, and new ones are written as this catalogue's ids are.
+
+        Returns:
+            Itself if nothing is new, else the longer catalogue; and the counts in its columns,
+            (n_users, n_items). An item that is known keeps its column and its name.
+
+        Raises:
+            DataError: If not one pair is of a known item, or the new ids cannot be written as the
+                known ones are.
+        """
+        column_of = places_among(data.item_ids, self.ids, self.column_of)
+        is_new = column_of < 0
+        if data.n_pairs and is_new[data.counts.indices].all():
+            raise DataError(
+                f"the model knows none of the items: they are like "
+                f"{data.item_ids[data.counts.indices[:1]].tolist()[0]!r}, its own like "
+                f"{self.ids[:1].tolist()[0]!r}; new items are learnt from what their users "
+                "have besides: give whole histories, with ids of the same type"
+            )
+        column_of[is_new] = len(self) + np.arange(np.count_nonzero(is_new))
+        catalogue = self
+        if is_new.any():
+            ids = append_ids(self.ids, data.item_ids[is_new])
+            if len(set(ids.tolist())) < len(ids):
+                raise DataError("item ids must be distinct; one is there more than once")
+            catalogue = Catalogue(ids, self._grown_names(data, column_of, ids))
+        pairs = data.counts.tocoo()
+        shape = (data.n_users, len(catalogue))
+        counts = csr_array((pairs.data, (pairs.row, column_of[pairs.col])), shape)
+        return catalogue, as_count_matrix(counts)
+
+    def _grown_names(
+        self, data: Interactions, column_of: NDArray[np.intp], ids: NDArray[Any]
+    ) -> NDArray[Any] | None:
+        """Names of a longer catalogue, from its own and the table's; ids where there is none."""
+        if self.names is None and data.item_names is None:
+            return None
+        names = np.array([str(item) for item in ids.tolist()], dtype=object)
+        if data.item_names is not None:
+            names[column_of] = data.item_names
+        if self.names is not None:
+            names[: len(self)] = self.names
+        return names
 
     def _row(
         self, pairs: list[tuple[Any, float]], unknown: Unknown, what: str, least: float = 0.0

@@ -56,7 +56,19 @@ def popularity_logit(likes: csr_array) -> NDArray[np.float32]:
     Returns:
         (n_items,); finite for items that nobody or everybody watched, too.
     """
-    n_users = np.count_nonzero(np.diff(likes.indptr))
-    n_watchers = np.bincount(likes.indices, minlength=likes.shape[1])
+    n_users = int(np.count_nonzero(np.diff(likes.indptr)))
+    return share_logit(np.bincount(likes.indices, minlength=likes.shape[1]), n_users)
+
+
+def share_logit(n_watchers: NDArray[np.integer], n_users: int) -> NDArray[np.float32]:
+    """Logit of a share of users, drawn in a little so that none and all have one as well.
+
+    Args:
+        n_watchers: At most `n_users`, any shape.
+        n_users: Of whom they are a part.
+
+    Returns:
+        The same shape.
+    """
     share = (n_watchers + 0.5) / (n_users + 1.0)
     return np.log(share / (1.0 - share)).astype(np.float32)

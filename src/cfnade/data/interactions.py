@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,8 @@ from scipy.sparse import csr_array, issparse
 from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
+
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 CountMatrix: TypeAlias = csr_array
 """Counts, sparse, (n_users, n_items): float64, rows sorted, no duplicates, no stored zeros."""
@@ -279,9 +282,48 @@ def places_among(
     return np.fromiter(places, dtype=np.intp, count=len(wanted))
 
 
+def append_ids(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """New ids after known ones, each of them unchanged but for its type.
+
+    Args:
+        known: (n_known,).
+        new: (n_new,). If one side is text and the other integers, these are written as the known
+            ones are.
+
+    Returns:
+        Python's own values where no numpy type holds both, (n_known + n_new,).
+
+    Raises:
+        DataError: If text is to become an integer and is none.
+    """
+    if _is_text(known) and not _is_text(new):
+        new = as_objects([str(value) for value in new.tolist()])
+    elif _is_text(new) and _is_integer(known):
+        wrong = [text for text in new.tolist() if not _PLAIN_INTEGER.fullmatch(text)]
+        if wrong:
+            raise DataError(
+                f"the known ids are integers, like {known[0]}, and {wrong[0]!r} is none; "
+                "write all with one type"
+            )
+        new = np.array([int(text) for text in new.tolist()])
+    values = [*known.tolist(), *new.tolist()]
+    kinds = {known.dtype.kind, new.dtype.kind}
+    if "O" not in kinds and (len(kinds) == 1 or kinds <= {"i", "u"}):
+        together = np.concatenate([known, new])
+        if together.dtype.kind in kinds and together.tolist() == values:
+            return together
+    return as_objects(values)
+
+
 def _is_text(ids: NDArray[Any]) -> bool:
     return ids.dtype.kind in "UT" or (
         ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.tolist())
+    )
+
+
+def _is_integer(ids: NDArray[Any]) -> bool:
+    return ids.dtype.kind in "iu" or (
+        ids.dtype.kind == "O" and all(type(i) is int for i in ids.tolist())
     )
 
 

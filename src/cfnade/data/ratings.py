@@ -149,6 +149,75 @@ class RelativeRating:
         """
         return self.fit(counts).transform(counts)
 
+    @property
+    def n_watchers(self) -> NDArray[np.int64]:
+        """How many watchers each item's distribution is made of, (n_items,)."""
+        ends = self.item_starts_[1:]
+        up_to = np.concatenate([self.n_watchers_up_to_, [0]])
+        return np.where(ends > self.item_starts_[:-1], up_to[ends - 1], 0)
+
+    def merged_with(self, more: RelativeRating) -> RelativeRating:
+        """The distributions of both: what `fit` learns from the rows of one above the other's.
+
+        Args:
+            more: Of the same items in the same order; there may be further ones at the end.
+
+        Returns:
+            A new one, (more.n_items,). Someone who is counted in both is two watchers.
+
+        Raises:
+            DataError: If the other has fewer items.
+        """
+        self._check_same_items(more)
+        item, count, n_watchers = (
+            np.concatenate(parts) for parts in zip(self._entries(), more._entries(), strict=True)
+        )
+        order = np.lexsort((count, item))
+        item, count, n_watchers = item[order], count[order], n_watchers[order]
+        is_first = np.ones(item.size, dtype=np.bool_)  # of those with one item and count
+        is_first[1:] = (np.diff(item) != 0) | (np.diff(count) != 0)
+        starts = np.searchsorted(item[is_first], np.arange(more.n_items_ + 1))
+        total = np.concatenate([[0], np.cumsum(n_watchers)])
+        first_of_next = np.append(np.flatnonzero(is_first)[1:], item.size)
+        up_to = total[first_of_next] if item.size else total[:0]
+        before_item = np.concatenate([[0], up_to])[starts[item[is_first]]]
+        return self.from_distributions(starts, count[is_first], up_to - before_item)
+
+    def followed_by(self, more: RelativeRating) -> RelativeRating:
+        """These distributions, and after them those of the other's further items.
+
+        Args:
+            more: Of the same items in the same order, with further ones at the end.
+
+        Returns:
+            A new one, (more.n_items,).
+
+        Raises:
+            DataError: If the other has fewer items.
+        """
+        self._check_same_items(more)
+        n_entries, first = self.distinct_counts_.size, more.item_starts_[self.n_items_]
+        further = more.item_starts_[self.n_items_ + 1 :] - first + n_entries
+        return self.from_distributions(
+            np.concatenate([self.item_starts_, further]),
+            np.concatenate([self.distinct_counts_, more.distinct_counts_[first:]]),
+            np.concatenate([self.n_watchers_up_to_, more.n_watchers_up_to_[first:]]),
+        )
+
+    def _check_same_items(self, more: RelativeRating) -> None:
+        if more.n_items_ < self.n_items_:
+            raise DataError(
+                f"expected distributions of at least {self.n_items_} items, got {more.n_items_}"
+            )
+
+    def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Item, count and number of watchers with just that count, of each distinct count."""
+        item = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
+        n_watchers = np.diff(self.n_watchers_up_to_, prepend=0)
+        starts = self.item_starts_[:-1][np.diff(self.item_starts_) > 0]
+        n_watchers[starts] = self.n_watchers_up_to_[starts]
+        return item, self.distinct_counts_, n_watchers
+
     @cached_property
     def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """All distinct counts, a sorted key for each entry of `distinct_counts_`, and numbers.

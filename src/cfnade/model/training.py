@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ def train(
     training: TrainingConfig,
     ratings: csr_array,
     *,
+    start: Mapping[str, NDArray[np.float32]] | None = None,
+    trained_items: NDArray[np.bool_] | None = None,
     validate: Validate | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
@@ -90,6 +92,9 @@ def train(
         model: What the network is.
         training: How to train it.
         ratings: Relative ratings of the training pairs, sparse, (n_users, n_items).
+        start: Weights to start from, by name; they are copied. None draws them.
+        trained_items: Move the rows of W, V and d of these items alone, (n_items,); all else rests
+            as it is, to the bit. None trains all weights.
         validate: Judges the network after every epoch, for early stopping; without it all
             `max_epochs` are run.
         on_epoch: Called after every epoch.
@@ -105,7 +110,7 @@ def train(
     """
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings)
+    run = _Run(model, training, ratings, start, trained_items)
     if resume and checkpoint is not None:
         run.load(checkpoint)
     while not run.is_finished:
@@ -128,7 +133,14 @@ def train(
 class _Run:
     """The moving parts of one training run."""
 
-    def __init__(self, model: ModelConfig, training: TrainingConfig, ratings: csr_array) -> None:
+    def __init__(
+        self,
+        model: ModelConfig,
+        training: TrainingConfig,
+        ratings: csr_array,
+        start: Mapping[str, NDArray[np.float32]] | None = None,
+        trained_items: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.model, self.training = model, training
         n_pairs_of = np.diff(ratings.indptr)
         self.users = np.flatnonzero(n_pairs_of)  # the others have nothing to teach
@@ -140,11 +152,18 @@ class _Run:
         self.l2 = torch.from_numpy(2.0 * l2 * n_watchers).float()[:, None]
         generator = torch.Generator().manual_seed(training.seed)
         self.network = CFNADENetwork(model, generator)
-        if training.bias_start:
+        if start is not None:
+            self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
+        elif training.bias_start:
             self._start_bias()
-        if training.warm_start:
+        if start is None and training.warm_start:
             self._start_warm(ratings)
-        self.optimizer = RowOptimizer(dict(self.network.named_parameters()), training)
+        self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
+        moving = training
+        if trained_items is not None:
+            self.is_trained = torch.from_numpy(trained_items).float()[:, None]
+            moving = replace(training, weight_decay=0.0)  # it is in the gradients then
+        self.optimizer = RowOptimizer(dict(self.network.named_parameters()), moving)
         self.average = {
             name: weight.detach().clone() for name, weight in self.network.named_parameters()
         }
@@ -220,6 +239,8 @@ class _Run:
         }
         rows = _rows_looked_at(window) if training.optimizer == "adam" else {}
         self._add_l2(gradients, rows)
+        if self.is_trained is not None:
+            gradients = self._of_trained_items(gradients, self.is_trained)
         self.optimizer.step(gradients, rows, self._learning_rate())
         self.n_updates += 1
         if self.n_updates - self.n_averaged == _AVERAGE_EVERY:
@@ -248,6 +269,21 @@ class _Run:
             for at in places:
                 scale = len(weight) / n_moved
                 gradients[name][at].addcmul_(weight[at], self.l2[at], value=scale)
+
+    @torch.no_grad()
+    def _of_trained_items(
+        self, gradients: Mapping[str, Tensor], is_trained: Tensor
+    ) -> dict[str, Tensor]:
+        """Gradients by W, V and d of the trained items alone, weight decay included.
+
+        A row that never had a gradient rests to the bit, with Adam as with SGD.
+        """
+        kept = {}
+        for name in ("like_weight", "output_weight", "output_bias"):
+            weight = self.network.get_parameter(name)
+            gradient = gradients[name].add_(weight, alpha=self.training.weight_decay)
+            kept[name] = gradient.mul_(is_trained if gradient.dim() == 2 else is_trained[:, 0])
+        return kept
 
     @torch.no_grad()
     def _update_average(self) -> None:
@@ -282,6 +318,8 @@ class _Run:
         """Row k becomes what was row `order[k]`, of all that has a row for each item."""
         rows = torch.from_numpy(order)
         self.l2 = self.l2[rows]
+        if self.is_trained is not None:
+            self.is_trained = self.is_trained[rows]
         for name in ITEM_WEIGHTS:
             weight = self.network.get_parameter(name)
             weight.data = weight.data[rows]
