@@ -25,7 +25,7 @@ LAYERS = [
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],
     ["evaluation.tuning"],
-    ["readout"],
+    ["memory", "readout"],
     ["fitting"],
     ["growing"],
     ["answers"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,10 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.readout import Readout, ReadoutConfig, ReadoutMaker
+from cfnade.readout import DIRECT_UP_TO, Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def fit_network(
     Args:
         known: Counts to learn from, (n_users, n_items).
         settings: Fields of `ModelConfig`, `TrainingConfig`, `ReadoutConfig` and
-            `ValidationConfig` by name, and `n_threads`.
+            `ValidationConfig` by name, `n_threads` and `memory_limit`.
         validation: Held-out counts to stop early on, disjoint from `known`; if None, a part of
             `known` is held out. One given is never trained on.
         relative_rating: Fitted count distributions; None fits them on what is trained on.
@@ -149,6 +150,8 @@ def fit_network(
     reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
     validating = ValidationConfig(**settings_of(ValidationConfig, settings))
     callbacks = callbacks or Callbacks()
+    plan = _plan(known, model, reading, settings)
+    reading = replace(reading, direct=plan.direct > 0)
 
     n_run: list[int] = []  # epochs that this call ran, not resumed ones
 
@@ -166,7 +169,7 @@ def fit_network(
             model,
             TrainingConfig(**{**settings_of(TrainingConfig, settings), **changes}),
             ratings.transform(counts),
-            validate=None if held_out is None else _validator(counts, held_out, ratings),
+            validate=None if held_out is None else _validator(counts, held_out, ratings, plan),
             on_epoch=on_epoch,
             on_step=callbacks.on_step,
             checkpoint=folder,
@@ -187,7 +190,8 @@ def fit_network(
         maker = ReadoutMaker(reading, ratings.transform(train_counts))
         readout, mpr = maker.start(), None
         if held_out is not None:
-            judge = _validator(train_counts, of_some_users(held_out, READOUT_USERS, 0), ratings)
+            few = of_some_users(held_out, READOUT_USERS, 0)
+            judge = _validator(train_counts, few, ratings, plan)
             readout, mpr = maker.choose(trained.network, judge)
         if n_run and checkpoint is not None:  # the search went on: an earlier refit is void
             shutil.rmtree(checkpoint / "refit", ignore_errors=True)
@@ -219,17 +223,39 @@ def _refits(validating: ValidationConfig, share_trained_on: float) -> bool:
     return share_trained_on < 1.0 - REFIT_ABOVE
 
 
+def _plan(
+    known: CountMatrix, model: ModelConfig, reading: ReadoutConfig, settings: Mapping[str, Any]
+) -> MemoryPlan:
+    """What fitting takes of memory, within the limit if there is one; tells it in the log."""
+    limit = settings.get("memory_limit")
+    has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
+    plan = plan_memory(
+        known.nnz,
+        model,
+        TrainingConfig(**settings_of(TrainingConfig, settings)),
+        direct=has_direct,
+        limit=None if limit is None else parse_bytes(limit),
+    )
+    logger.info("%s", plan.describe())
+    if has_direct and not plan.direct:
+        logger.warning("the direct item-item path does not fit %s and is left out", limit)
+    return plan
+
+
 def _validator(
-    counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
+    counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating, plan: MemoryPlan
 ) -> Callable[[NumpyNetwork], float]:
     """MPR of a network on held-out counts, given what was trained on as history."""
     users = np.flatnonzero(np.diff(held_out.indptr))
     histories, held_out = counts[users], held_out[users]
     relevance = ratings.transform(held_out)
+    block_size = max(1, plan.block // (2 * 4 * counts.shape[1]))
 
     def validate(network: NumpyNetwork) -> float:
         scorer = NetworkScorer(network, ratings)
-        return mean_percentage_ranking(scorer, histories, held_out, relevance)
+        return mean_percentage_ranking(
+            scorer, histories, held_out, relevance, block_size=block_size
+        )
 
     return validate
 

@@ -47,6 +47,8 @@ class ImplicitCFNADE:
         relative_rating: Fitted count distributions to use as they are; None fits them.
         random_state: Seed; the same seed, data and number of threads give the same model.
         n_threads: Threads; None takes what the machine or container really has.
+        memory_limit: Such as `4GB`: `fit` plans for it, holding fewer scores at once and then
+            going without the direct path, and refuses what cannot fit. The plan is in the log.
 
     Attributes:
         scorer_: The trained network with each item's count distribution.
@@ -108,6 +110,7 @@ class ImplicitCFNADE:
         relative_rating: RelativeRating | None = None,
         random_state: int = 0,
         n_threads: int | None = None,
+        memory_limit: str | None = None,
     ) -> None:
         self.n_hidden = n_hidden
         self.n_layers = n_layers
@@ -142,6 +145,7 @@ class ImplicitCFNADE:
         self.relative_rating = relative_rating
         self.random_state = random_state
         self.n_threads = n_threads
+        self.memory_limit = memory_limit
 
     @classmethod
     def from_preset(cls, preset: str, **changes: Any) -> ImplicitCFNADE:

@@ -1,0 +1,123 @@
+"""What fitting needs of memory, and how it is made to fit a limit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from cfnade.errors import ConfigError
+from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.ranking import BLOCK_BYTES
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
+_LEAST_BLOCK = 2**20
+_PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and what is made on the way
+_WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
+
+
+def parse_bytes(limit: str | float) -> int:
+    """Bytes of a limit such as `4GB`, `512 MiB` or 2e9.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", str(limit).lower())
+    try:
+        number = float(match[1]) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise ConfigError(f"memory_limit must be a size such as 4GB or 512MiB, got {limit!r}")
+    return int(number * (_BINARY if match[3] else _UNITS)[match[2]])
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes that the parts of fitting take at most, and what was chosen to make them fit."""
+
+    data: int
+    """Counts, ratings and confidences."""
+
+    weights: int
+    """Of the network, and all that training keeps of them."""
+
+    update: int
+    """Of one update: logits of a batch."""
+
+    direct: int
+    """Of the closed form of the direct path; 0 without it."""
+
+    block: int
+    """Of the scores that are held at once when judging."""
+
+    @property
+    def total(self) -> int:
+        """At the same time at most: the direct path comes when training is over."""
+        return _INTERPRETER + self.data + self.weights + max(self.update, self.direct) + self.block
+
+    def describe(self) -> str:
+        """In one line."""
+        parts = {
+            "data": self.data,
+            "weights": self.weights,
+            "an update": self.update,
+            "direct path": self.direct,
+            "a block of scores": self.block,
+        }
+        told = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in parts.items() if size)
+        return f"fitting takes about {self.total / 1e9:.1f} GB at most ({told})"
+
+
+def plan_memory(
+    n_pairs: int,
+    model: ModelConfig,
+    training: TrainingConfig,
+    *,
+    direct: bool,
+    limit: int | None = None,
+) -> MemoryPlan:
+    """Estimate what fitting takes; with a limit, make it fit.
+
+    To fit, fewer scores are held at once; then the direct path is left out.
+
+    Args:
+        n_pairs: Of users and items.
+        model: The network.
+        training: How it is trained.
+        direct: Whether the direct path is asked for.
+        limit: Bytes.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ConfigError: If it cannot fit.
+    """
+    n_items = model.n_items
+    share = training.context_share
+    n_targets = n_items if share is None else int((1.0 - share) * n_items) + 1
+    plan = MemoryPlan(
+        data=_PAIR_BYTES * n_pairs,
+        weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
+        update=4 * training.batch_size * n_targets * 2,
+        direct=int(4 * n_items**2 * 1.1) if direct else 0,
+        block=2 * BLOCK_BYTES,
+    )
+    if limit is None:
+        return plan
+    for wanted in (plan, replace(plan, direct=0)):
+        fitting = _with_smaller_block(wanted, limit)
+        if fitting.total <= limit:
+            return fitting
+    raise ConfigError(
+        f"{fitting.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or use "
+        "fewer items, hidden units or users in a batch"
+    )
+
+
+def _with_smaller_block(plan: MemoryPlan, limit: int) -> MemoryPlan:
+    """Hold as many scores at once as the limit leaves room for, and a few at least."""
+    too_much = max(0, plan.total - limit)
+    return replace(plan, block=max(_LEAST_BLOCK, plan.block - too_much))

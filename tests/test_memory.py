@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from cfnade import ImplicitCFNADE
+from cfnade.errors import ConfigError
+from cfnade.memory import parse_bytes, plan_memory
+from cfnade.model.config import ModelConfig, TrainingConfig
+from tests.networks import random_counts
+
+PAPER = {"n_pairs": 16_000_000, "model": ModelConfig(17_348), "training": TrainingConfig()}
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("4GB", 4 * 10**9), ("512 MiB", 2**29), ("1.5g", 1_500_000_000), ("2e9", 2 * 10**9), (7, 7)],
+)
+def test_sizes_are_read_as_people_write_them(limit, expected):
+    assert parse_bytes(limit) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "much", "-1GB", "0", "1..5GB", "4XB", "GB"])
+def test_other_texts_are_refused(limit):
+    with pytest.raises(ConfigError, match="memory_limit must be a size such as 4GB"):
+        parse_bytes(limit)
+
+
+def test_a_limit_costs_scores_held_at_once_first_and_the_direct_path_then():
+    free = plan_memory(**PAPER, direct=True)
+    assert free == plan_memory(**PAPER, direct=True, limit=free.total)
+    tight = plan_memory(**PAPER, direct=True, limit=free.total - 10**8)
+    assert tight.direct == free.direct and tight.total <= free.total - 10**8
+    assert tight.block < free.block
+    tighter = plan_memory(**PAPER, direct=True, limit=free.total - 10**9)
+    assert tighter.direct == 0 and tighter.block == free.block
+    with pytest.raises(ConfigError, match=r"more than the limit of 1\.0 GB; allow more"):
+        plan_memory(**PAPER, direct=True, limit=10**9)
+
+
+def test_the_papers_scale_takes_less_than_four_gibibytes():
+    assert plan_memory(**PAPER, direct=True).total < 4 * 2**30
+
+
+def test_fit_keeps_to_the_limit_and_tells_its_plan(caplog):
+    counts = random_counts(60, 20)
+    small = {"n_hidden": 4, "max_epochs": 2}
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        free = ImplicitCFNADE(**small).fit(counts)
+    assert "fitting takes about 0.5 GB at most" in caplog.text
+    limited = ImplicitCFNADE(**small, memory_limit="410MB").fit(counts)  # small blocks
+    np.testing.assert_allclose(limited.scores(counts), free.scores(counts), rtol=1e-5)
+    with pytest.raises(ConfigError, match="more than the limit"):
+        ImplicitCFNADE(**small, memory_limit="1MB").fit(counts)
