@@ -57,11 +57,11 @@ def speed_section(outcome: dict[str, Any], figures: Path) -> str:
         f"| ALS | {len(als['als'])} stops | {als['als'][-1][0]:.0f} | {als['als'][-1][1]:.2f} "
         f"| {als['peak_memory_gib']:.1f} |",
     ]
-    runs = {**outcome["cfnade_runs"], "other start": outcome["cfnade_other_start"]}
+    runs = {**outcome["cfnade_runs"], **outcome["cfnade_variants"]}
     for name, run in runs.items():
         lines.append(
-            f"| CF-NADE, {name}{', warm start' if run['warm_start'] else ''} | {run['n_epochs']} "
-            f"| {run['seconds']:.0f} | {run['mpr']:.2f} | {run['peak_memory_gib']:.1f} |"
+            f"| CF-NADE, {name} | {run['n_epochs']} | {run['seconds']:.0f} | {run['mpr']:.2f} "
+            f"| {run['peak_memory_gib']:.1f} |"
         )
     lines += [
         "",

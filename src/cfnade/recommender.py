@@ -23,7 +23,7 @@ from cfnade.filters import Items
 from cfnade.fitting import Callbacks, NetworkScorer, fit_network
 from cfnade.growing import N_EPOCHS, TrainedItems, grow
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
-from cfnade.model.config import PRESETS, Activation, InputScale, Optimizer, Schedule
+from cfnade.model.config import PRESETS, Activation, BiasStart, InputScale, Optimizer, Schedule
 from cfnade.ranking import Ranked, stack
 from cfnade.readout import Readout
 from cfnade.sklearn_rules import parameter_names, representation, tags
@@ -95,7 +95,7 @@ class ImplicitCFNADE:
         zero_share: float = 1.0,
         dropout: float = 0.25,
         weight_average: float = 0.99,
-        bias_start: bool = True,
+        bias_start: BiasStart = "share",
         direct_l2: float | None = None,
         direct_neighbours: int | None = None,
         direct_gain: float | None = None,

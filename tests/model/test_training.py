@@ -185,6 +185,19 @@ def test_the_bias_starts_at_the_logit_of_the_share_of_watchers(counts, ratings):
     np.testing.assert_allclose(share, expected, rtol=1e-5)
 
 
+def test_no_bias_is_better_than_the_odds_with_nothing_beside_it(ratings):
+    run = training_module._Run(MODEL, changed(TRAINING, bias_start="odds"), ratings)
+    likes, dense = run.confidence, run.confidence.toarray()
+    bias = run.network.output_bias.detach().numpy()
+
+    def cost(moved):
+        zeros = np.where(dense == 0, np.logaddexp(0, moved), 0.0).sum()
+        return zeros + (dense * np.logaddexp(0, -moved)).sum()
+
+    assert cost(bias) < min(cost(bias + 0.2), cost(bias - 0.2), cost(np.zeros(20)))
+    assert likes.nnz == ratings.nnz
+
+
 def test_frequency_scaled_l2_pulls_item_rows_to_zero_by_their_number_of_watchers(ratings):
     def spread(item_l2):
         weights = train(

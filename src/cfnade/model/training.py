@@ -154,8 +154,8 @@ class _Run:
         self.network = CFNADENetwork(model, generator)
         if start is not None:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
-        elif training.bias_start:
-            self._start_bias()
+        elif training.bias_start != "zero":
+            self._start_bias(training.bias_start)
         if start is None and training.warm_start:
             self._start_warm(ratings)
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
@@ -330,17 +330,24 @@ class _Run:
                     self.optimizer.state[key] = self.optimizer.state[key][rows]
 
     @torch.no_grad()
-    def _start_bias(self) -> None:
-        """With nothing but the bias, an item's probability is its share of watchers."""
-        self.network.output_bias.copy_(torch.from_numpy(popularity_logit(self.confidence)))
+    def _start_bias(self, where: str) -> None:
+        """Start at the share of watchers, or at the best bias there is with nothing beside it."""
+        if where == "share":
+            self.network.output_bias.copy_(torch.from_numpy(popularity_logit(self.confidence)))
+            return
+        likes, n_items = self.confidence, self.model.n_items
+        liked = np.bincount(likes.indices, likes.data, minlength=n_items)
+        n_others = self.users.size - np.bincount(likes.indices, minlength=n_items)
+        odds = (liked + 0.5) / (n_others + 0.5)
+        self.network.output_bias.copy_(torch.from_numpy(np.log(odds)))
 
     @torch.no_grad()
     def _start_warm(self, ratings: csr_array) -> None:
-        """Leading singular vectors of the likes: what enters a hidden unit has variance 1/4."""
+        """Leading singular vectors of the likes: what enters a hidden unit has a spread of 0.2."""
         rng = np.random.default_rng([self.training.seed, 0])
         vectors, singular = item_factors(ratings, self.model.n_hidden, rng)
         spread = singular / math.sqrt(max(self.users.size, 1))  # of what enters each unit
-        W = vectors * (0.5 / np.maximum(spread, 1e-6))
+        W = vectors * (0.2 / np.maximum(spread, 1e-6))
         self.network.like_weight.copy_(torch.from_numpy(W))
         # a like's logit then follows the projection of the history on these vectors
         V = vectors * (singular / max(float(singular[0]), 1e-6)) * math.sqrt(self.model.n_hidden)
