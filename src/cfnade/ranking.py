@@ -49,7 +49,7 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
     is_best = scores >= threshold[:, None]  # more than n where scores are equal
     open_rows = np.isneginf(threshold)  # fewer than n may be recommended
     is_best[open_rows] = scores[open_rows] > -np.inf
-    row, column = np.nonzero(is_best)
+    row, column = np.divmod(np.flatnonzero(is_best), n_items)  # quicker than in two dimensions
     order = np.lexsort((column, -scores[row, column], row))
     ends = np.cumsum(np.bincount(row, minlength=n_rows))
     return [part[:n] for part in np.split(column[order], ends[:-1])]

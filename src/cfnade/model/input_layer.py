@@ -59,7 +59,8 @@ class InputLayer:
         self._by_W.index_copy_(0, liked, by_liked)
         everyone = dislike_scale(self.config) * by_input.sum(dim=0)  # (n_hidden,)
         _, by_liked = product_by_column(self._likes, by_input)
-        self._by_A.zero_()
+        for places in self._window.target_places:
+            self._by_A[places].zero_()
         for places in self._window.context_places:
             self._by_A[places] = everyone
         self._by_A.index_copy_(0, liked, everyone - by_liked)

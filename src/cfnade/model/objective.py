@@ -16,7 +16,7 @@ from cfnade.model.ordering import Window
 from cfnade.model.sparse import product, product_by_column
 
 _PAIRS = 1024
-_LOSS_USERS = 32  # of a batch, on whom the loss is looked at: softplus costs more than all else
+_LOSS_USERS = 8  # of a batch, on whom the loss is looked at: softplus costs more than all else
 
 
 def weighted_nll(logits: Tensor, target_likes: csr_array, n_items: int) -> Tensor:
@@ -115,8 +115,10 @@ class OutputLayer:
             by_logits *= zero_weight
         by_logits[inside] = confidence[is_inside] * (torch.sigmoid(liked) - 1.0)
         by_hidden = torch.zeros_like(hidden)
-        self._by_weight.zero_()
-        self._by_bias.zero_()
+        rest = window.context_places if n_zeros == window.n_targets else [slice(None)]
+        for places in rest:  # the others are written over
+            self._by_weight[places].zero_()
+            self._by_bias[places].zero_()
         for numbers, places in blocks:
             block, by_weight = by_logits[numbers], self._by_weight[places]
             by_hidden.addmm_(block.T, self.V[places], alpha=scale)
@@ -124,9 +126,11 @@ class OutputLayer:
             torch.sum(block, dim=1, out=self._by_bias[places])
         self._by_bias.mul_(scale)
         if n_zeros < window.n_targets:
-            rest = ~is_inside
-            place = (item[rest] + window.start) % window.n_items
-            loss += self._add_likes(hidden, by_hidden, user[rest], place, confidence[rest], scale)
+            outside = ~is_inside
+            place = (item[outside] + window.start) % window.n_items
+            loss += self._add_likes(
+                hidden, by_hidden, user[outside], place, confidence[outside], scale
+            )
         return OutputGradient(
             loss * window.n_items / window.n_targets, by_hidden, self._by_weight, self._by_bias
         )
