@@ -27,7 +27,10 @@ test: setup  ## Run the tests
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/model/test_artifact.py \
 	tests/model/test_artifact_fuzz.py tests/model/test_ids.py tests/model/test_kept_artifacts.py \
-	tests/model/test_tensors.py tests/test_cli_model.py tests/test_examples.py tests/test_public_api.py
+	tests/model/test_tensors.py tests/model/test_inference.py tests/model/test_leave_one_out.py \
+	tests/model/test_direct.py tests/data/test_catalogue.py tests/test_recommender_contract.py \
+	tests/test_explanation.py tests/test_filters.py tests/test_similarity.py tests/test_ranking.py \
+	tests/test_cli_model.py tests/test_examples.py tests/test_public_api.py
 
 test-inference:  ## Run the tests of saved models in a fresh environment without torch
 	rm -rf $(INFERENCE_VENV)

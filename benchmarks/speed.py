@@ -46,11 +46,11 @@ ALS = {"factors": 256, "alpha": 300.0, "regularization": 3000.0}
 """The best of five on the same validation users: alpha 30, 100 and 300 with regularisations from
 1000 to 4000."""
 
-ALS_ITERATIONS = (1, 2, 3, 4, 5, 6, 7, 8)
+ALS_ITERATIONS = (1, 2, 3, 4, 5, 6)
 CFNADE: dict[str, Any] = {
     "alpha": 30.0,
     "direct": False,
-    "batch_size": 500,
+    "batch_size": 1_000,
     "learning_rate": 1e-2,
     "item_l2": 0.05,
     "dropout": 0.0,
@@ -59,7 +59,7 @@ CFNADE: dict[str, Any] = {
     "warm_start": False,
     "validate_every": 1,
 }
-CFNADE_EPOCHS = {"short": 1, "long": 3}
+CFNADE_EPOCHS = {"short": 1, "long": 2}
 """Passes over all users: one run to meet ALS's time, one to see how far it goes."""
 
 

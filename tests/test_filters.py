@@ -69,7 +69,7 @@ def test_a_mask_is_meant_for_all_or_for_each():
     for mask in (MASK, csr_array(MASK), csr_matrix(MASK), stored_zero):
         assert sets(mask) == [{0, 3}, {2}]
     assert stored_zero.nnz == 4  # left as it was
-    for mask in (MASK[0], csr_array(MASK.astype(float))[0]):
+    for mask in (MASK[0], MASK[0].tolist(), csr_array(MASK.astype(float))[0]):
         assert sets(mask) == [{0, 3}, {0, 3}]
 
 

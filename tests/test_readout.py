@@ -92,7 +92,13 @@ def test_settings_of_a_readout_make_the_same_model_again():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"direct_l2": 0.0}, {"direct_gain": -1.0}, {"direct_neighbours": 0}, {"direct_dropout": 1.0}],
+    [
+        {"direct_l2": 0.0},
+        {"direct_gain": -1.0},
+        {"direct_neighbours": 0},
+        {"direct_neighbours": 2.5},
+        {"direct_dropout": 1.0},
+    ],
 )
 def test_settings_without_meaning_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 
 import numpy as np
@@ -13,6 +14,7 @@ from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions
 from cfnade.fitting import Callbacks, ValidationConfig
 from cfnade.model.config import PRESETS, ModelConfig, TrainingConfig
 from cfnade.readout import ReadoutConfig
+from tests.networks import random_model
 
 SMALL = {"n_hidden": 8, "batch_size": 16, "max_epochs": 12, "learning_rate": 0.02}
 
@@ -181,6 +183,26 @@ def test_defaults_are_those_of_the_configurations():
         for name, field in config.__dataclass_fields__.items():
             if name not in ("n_items", "n_neighbours", "seed"):
                 assert parameters[name].default == field.default, name
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, "3", True, None])
+def test_a_number_of_items_is_a_whole_number_above_zero(n):
+    model = random_model()
+    with pytest.raises(ConfigError, match="ask for a whole number of items, at least 1"):
+        model.recommend_for({"i1": 2}, n=n)
+
+
+def test_what_a_folder_told_is_saved_again(tmp_path):
+    model = random_model()
+    model.save(tmp_path / "a", data={"name": "plays"}, metrics={"ndcg": 0.3})
+    ImplicitCFNADE.load(tmp_path / "a").save(tmp_path / "b")
+    first, second = (json.loads((tmp_path / n / "model.json").read_text()) for n in "ab")
+    assert second == first and first["metrics"]["ndcg"] == 0.3
+
+
+def test_an_array_of_one_item_without_dimensions_is_one_item():
+    ids, scores = random_model(item_ids=np.arange(20)).similar_items(np.array(3), N=2)
+    assert ids[0] == 3 and ids.shape == scores.shape == (2,)
 
 
 def test_the_paper_preset_is_one_word_away():

@@ -101,10 +101,7 @@ def test_code_written_for_implicit_gets_the_same_shapes():
     shapes = []
     for model in (als, ours):  # their quick-start, and the calls in their documentation
         user_items = csr_matrix(COUNTS)
-        if model is als:
-            model.fit(user_items, show_progress=False)
-        else:
-            model.fit(user_items)
+        model.fit(user_items, show_progress=False)
         userids = np.arange(10)
         answers = [
             model.recommend(5, user_items[5]),
@@ -116,6 +113,7 @@ def test_code_written_for_implicit_gets_the_same_shapes():
             model.similar_items(7),
             model.similar_items([7, 2], N=3),
             model.similar_items(7, N=3, items=[7, 1, 2]),
+            model.similar_items(7, 3, False, None, [1], None),
         ]
         shapes.append([(ids.shape, scores.shape) for ids, scores in answers[:4] + answers[5:]])
         assert model.similar_items(7)[0][0] == 7

@@ -43,11 +43,17 @@ NEEDED = {
 IMF_GRID: dict[str, Any] = {
     "strength": STRENGTHS,
     "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
-    "factors": (32, 64),
+    "factors": (64, 128, 256),
 }
-IMF_START: dict[str, Any] = {"factors": 64, "alpha": 3.0, "strength": 20.0}
+IMF_START: dict[str, Any] = {"factors": 256, "alpha": 10.0, "strength": 20.0}
 CFNADE_GRID: dict[str, Any] = {"alpha": (1.0, 3.0, 10.0, 30.0, 100.0)}
-CFNADE_START: dict[str, Any] = {"alpha": 30.0, "item_l2": 0.05, "dropout": 0.5}
+CFNADE_START: dict[str, Any] = {
+    "alpha": 30.0,
+    "item_l2": 0.05,
+    "dropout": 0.5,
+    "bias_start": "odds",
+    "patience": 4,
+}
 SEARCH_NOTE = (
     "IMF and CF-NADE start at settings where longer searches on the validation pairs of this data "
     "set had ended, so that a few trials suffice"

@@ -76,7 +76,7 @@ def item_sets(
             - ids, for all users;
             - a list with one list, set or array of ids for each user (none of which can itself
               be an id, so the two are never mixed up);
-            - a mask: a boolean array or a sparse matrix whose stored values are the items meant,
+            - a mask: booleans or a sparse matrix whose stored values are the items meant,
               (n_items,) for all users or (n_users, n_items) for each.
         catalogue: Of the ids.
         n_users: In the batch.
@@ -94,6 +94,9 @@ def item_sets(
     if isinstance(items, str):
         raise DataError(f"{name} takes a list of item ids, got the text {items!r}")
     listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
+    is_mask = bool(listed) and all(isinstance(entry, (bool, np.bool_)) for entry in listed)
+    if is_mask and not isinstance(catalogue.ids.tolist()[0], bool):
+        return _from_mask(np.array(listed), len(catalogue), n_users, name)
     n_collections = sum(isinstance(entry, (list, set, np.ndarray)) for entry in listed)
     if n_collections == 0:
         return ItemSets(np.array(catalogue.columns(listed, unknown=unknown), dtype=np.int64))

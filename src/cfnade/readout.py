@@ -92,6 +92,10 @@ class ReadoutConfig:
             value = getattr(self, name)
             if value is not None and check_number(name, value) <= 0:
                 raise ConfigError(f"{name} must be above 0, or None, got {value}")
+        if self.direct_neighbours is not None and self.direct_neighbours % 1:
+            raise ConfigError(
+                f"direct_neighbours must be a whole number, got {self.direct_neighbours}"
+            )
         if self.popularity_tilt is not None:
             check_number("popularity_tilt", self.popularity_tilt)
         if not 0 <= check_number("direct_dropout", self.direct_dropout) < 1:

@@ -17,7 +17,7 @@ from cfnade.data.fingerprint import fingerprint
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.explanation import Explanation
 from cfnade.filters import Items
 from cfnade.fitting import Callbacks, NetworkScorer, fit_network
@@ -64,6 +64,7 @@ class ImplicitCFNADE:
     """
 
     _answers: Answers
+    _told: dict[str, Any]  # by the folder it was loaded from, beyond what is known here
     scorer_: NetworkScorer
     n_features_in_: int
     catalogue_: Catalogue
@@ -190,6 +191,7 @@ class ImplicitCFNADE:
         counts: Any,
         y: None = None,
         *,
+        show_progress: bool = False,
         validation: CountMatrix | None = None,
         callbacks: Callbacks | None = None,
         checkpoint: str | Path | None = None,
@@ -201,6 +203,7 @@ class ImplicitCFNADE:
             counts: A scipy sparse matrix (n_users, n_items), `Interactions`, or anything that
                 `read_interactions` reads: a frame, a file, a folder.
             y: Not used; for scikit-learn.
+            show_progress: Taken because `implicit` has it; `callbacks` tell the progress.
             validation: Held-out counts of the same users and items to stop early on, disjoint
                 from `counts`; by default a part of `counts` is held out.
             callbacks: Called after every epoch or update, for progress.
@@ -232,6 +235,7 @@ class ImplicitCFNADE:
         self.readout_ = fitted.readout.settings()
         self.data_fingerprint_ = fingerprint(interactions)
         self.partial_fits_ = []
+        self._told = {}
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
 
@@ -303,6 +307,7 @@ class ImplicitCFNADE:
         self.epochs_ = grown.epochs
         self.best_epoch_ += len(grown.epochs)
         self.validation_mpr_ = None
+        self._told.pop("metrics", None)  # they were those of the model before
         self.partial_fits_ = [
             *self.partial_fits_,
             {
@@ -484,9 +489,11 @@ class ImplicitCFNADE:
         self,
         itemid: Any,
         N: int = 10,  # noqa: N803 (implicit's name)
-        *,
+        recalculate_item: bool = False,
+        item_users: Any = None,
         filter_items: Items | None = None,
         items: Items | None = None,
+        *,
         unknown: Unknown = "raise",
     ) -> Ranked:
         """Find the items that are recommended to the same people.
@@ -494,6 +501,8 @@ class ImplicitCFNADE:
         Args:
             itemid: An item id, or a list or array of them; it must be known.
             N: Items to find, the item itself included, which comes first.
+            recalculate_item: Taken because `implicit` has it; changes nothing.
+            item_users: Likewise.
             filter_items: Never to give, as in `recommend`; for each id where there are many.
             items: To choose from, likewise.
             unknown: What to do about ids in the filters that the model does not know.
@@ -506,6 +515,8 @@ class ImplicitCFNADE:
             DataError: If an id is not known.
         """
         answers, n = self._fitted(), _at_least_one(N)
+        if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
+            itemid = itemid.item()
         is_single = not isinstance(itemid, (list, np.ndarray))
         columns = self.catalogue_.columns([itemid] if is_single else itemid)
         candidates = answers.candidates(len(columns), items, filter_items, unknown)
@@ -577,7 +588,11 @@ class ImplicitCFNADE:
                 "readout": self.readout_,
                 "partial_fits": self.partial_fits_,
             },
-            "metrics": {"validation_mpr": self.validation_mpr_, **info.pop("metrics", {})},
+            "metrics": {
+                **self._told.get("metrics", {}),
+                "validation_mpr": self.validation_mpr_,
+                **info.pop("metrics", {}),
+            },
             "data_fingerprint": self.data_fingerprint_,
         }
         save_artifact(
@@ -585,7 +600,7 @@ class ImplicitCFNADE:
                 self.scorer_.network,
                 self.scorer_.relative_rating,
                 self.catalogue_,
-                {**known, **info},
+                {**self._told, **known, **info},
             ),
             Path(folder),
         )
@@ -614,14 +629,17 @@ class ImplicitCFNADE:
         model.best_epoch_ = training.get("best_epoch", 0)
         model.readout_ = training.get("readout", {})
         model.partial_fits_ = training.get("partial_fits", [])
+        if not isinstance(model.readout_, dict) or not isinstance(model.partial_fits_, list):
+            raise ArtifactError(f"what {folder} tells of its training cannot be read")
         model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
         model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
+        model._told = {k: v for k, v in artifact.info.items() if k not in ("settings", "training")}
         scorer = NetworkScorer(artifact.network, artifact.relative_rating)
         model._adopt(scorer, artifact.catalogue)
         return model
 
 
-def _at_least_one(n: int) -> int:
-    if n < 1:
-        raise ConfigError(f"ask for at least 1, got {n}")
-    return n
+def _at_least_one(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ConfigError(f"ask for a whole number of items, at least 1; got {n!r}")
+    return int(n)

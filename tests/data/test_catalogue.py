@@ -30,6 +30,13 @@ def test_a_history_becomes_a_row_of_counts():
     assert FILMS.history({}).shape == (1, 3)
 
 
+def test_a_series_has_its_items_in_the_index():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series({10: 2.0, 30: 1.0})
+    assert FILMS.history(series).toarray().tolist() == [[2.0, 0.0, 1.0]]
+    assert FILMS.dislikes(series, weight=9.0).toarray().tolist() == [[2.0, 0.0, 1.0]]
+
+
 def test_a_text_is_no_history():
     with pytest.raises(DataError, match="got the text 'Alien'"):
         FILMS.history("Alien")

@@ -11,7 +11,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, Interactions, MissingExtraError
+from cfnade.fitting import ValidationConfig, settings_of
 from cfnade.model.artifact import FORMAT, inspect_artifact
+from cfnade.model.config import TrainingConfig
+from cfnade.readout import ReadoutConfig
 
 KEPT = Path(__file__).parent / "artifacts"
 FORMATS = range(1, FORMAT + 1)
@@ -72,3 +75,10 @@ def test_items_can_be_added_to_a_kept_model_without_torch(number, monkeypatch):
     assert model.n_features_in_ == n_items
     model.partial_fit(more, n_epochs=0)
     assert "film-new" in model.recommend_for(["film-1"], n=n_items)[0]
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_the_settings_of_a_kept_model_still_have_a_meaning(number):
+    settings = ImplicitCFNADE.load(KEPT / f"v{number}").get_params()
+    for config in (TrainingConfig, ReadoutConfig, ValidationConfig):
+        config(**settings_of(config, settings))

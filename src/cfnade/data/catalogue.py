@@ -77,8 +77,9 @@ class Catalogue:
         """A history by item id as a row of counts.
 
         Args:
-            history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or
-                a row of counts already, sparse, (1, n_items) or (n_items,).
+            history: Counts by item id (a mapping or a pandas Series), or ids alone for a count of
+                1 each (repeats add up), or a row of counts already, sparse, (1, n_items) or
+                (n_items,).
             unknown: What to do about items that are not in the catalogue.
 
         Returns:
@@ -97,9 +98,7 @@ class Catalogue:
             return row
         if isinstance(history, str):
             raise DataError(f"a history is a mapping or list of item ids, got the text {history!r}")
-        if isinstance(history, Mapping):
-            return self._row(list(history.items()), unknown, "counts in a history")
-        return self._row([(item, 1.0) for item in history], unknown, "counts in a history")
+        return self._row(_pairs(history, 1.0), unknown, "counts in a history")
 
     def dislikes(
         self,
@@ -123,9 +122,8 @@ class Catalogue:
         """
         if isinstance(disliked, str):
             raise DataError(f"disliked is a mapping or list of item ids, got the text {disliked!r}")
-        if not isinstance(disliked, Mapping):
-            disliked = dict.fromkeys(disliked, weight)
-        return self._row(list(disliked.items()), unknown, "weights of disliked items", least=1.0)
+        pairs = list(dict(_pairs(disliked, weight)).items())  # twice disliked is disliked
+        return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
         """Counts of any table in the columns of the catalogue.
@@ -239,6 +237,13 @@ class Catalogue:
         if unknown == "raise":
             raise DataError(message)
         logger.warning("%s", message)
+
+
+def _pairs(values: Mapping[Any, float] | Iterable[Any], alone: float) -> list[tuple[Any, float]]:
+    """Items and values of a mapping, or of a pandas Series; ids alone have the value given."""
+    if isinstance(values, Mapping) or (hasattr(values, "items") and hasattr(values, "index")):
+        return list(values.items())
+    return [(item, alone) for item in values]
 
 
 def as_histories(matrix: Any) -> CountMatrix:
