@@ -69,7 +69,7 @@ results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the 
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)
-	$(BIN)/python benchmarks/results.py
+	$(if $(QUICK),,$(BIN)/python benchmarks/results.py)
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)

@@ -272,11 +272,6 @@ def _with_peak(
     return {**outcome, "peak_memory_gib": round(peak, 2)}
 
 
-def seconds_to(points: list[list[float]], mpr: float) -> float | None:
-    """When a curve first was as good as this."""
-    return next((seconds for seconds, reached in points if reached <= mpr), None)
-
-
 def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
     """All parts, one after the other."""
     told = json.loads((folder / "service.json").read_text())
@@ -321,7 +316,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about 2 minutes, on a small service")
     parser.add_argument("--service", type=Path, help="folder of `cfnade data simulate`")
-    parser.add_argument("--out", type=Path, default=OUTCOME)
+    parser.add_argument("--out", type=Path, help="by default benchmarks/results/speed[-quick].json")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     with tempfile.TemporaryDirectory() as parent:
@@ -332,7 +327,8 @@ def main() -> None:
             config = ServiceConfig.sized("small" if options.quick else "paper")
             write_service(SimulatedService(config), folder)
         outcome = measure(folder, quick=options.quick)
-    options.out.write_text(json.dumps(outcome, indent=1) + "\n")
+    out = options.out or (OUTCOME.with_name("speed-quick.json") if options.quick else OUTCOME)
+    out.write_text(json.dumps(outcome, indent=1) + "\n")
     shown = {k: v for k, v in outcome.items() if isinstance(v, (int, float, type(None)))}
     print(json.dumps(shown, indent=1))
 

@@ -229,6 +229,8 @@ def _plan(
     """What fitting takes of memory, within the limit if there is one; tells it in the log."""
     limit = settings.get("memory_limit")
     has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
+    if reading.direct and not has_direct:
+        logger.info("no direct item-item path: %d items are too many for it", model.n_items)
     plan = plan_memory(
         known.nnz,
         model,

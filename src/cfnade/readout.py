@@ -8,7 +8,6 @@ it: in training B has seen the very pairs it predicts, and looks far surer than 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
@@ -23,8 +22,6 @@ from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.direct import item_item_weights, strongest_neighbours
 from cfnade.model.inference import NumpyNetwork
-
-logger = logging.getLogger(__name__)
 
 DIRECT_UP_TO = 20_000
 """Items up to which the direct path is used: its closed form needs an array of items by items, 1.6
@@ -125,8 +122,6 @@ class ReadoutMaker:
         """
         self.config = config
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
-        if config.direct and not self.has_direct:
-            logger.info("no direct item-item path: %d items are too many for it", ratings.shape[1])
         self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._neighbours = lru_cache(maxsize=len(GRID["direct_l2"]))(self._strongest)

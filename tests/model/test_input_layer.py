@@ -23,9 +23,11 @@ def test_what_enters_and_its_gradients_equal_the_plain_network(rng, input_scale,
     plain = network.hidden(context, window.in_context)
     plain.backward(by_input)
     layer = InputLayer(network.like_weight, network.dislike_weight, network.config)
-    for _ in range(2):  # buffers are used again
-        entered = layer.forward(context, window)
-        gradients = layer.gradient(by_input)
+    other = Window(9, 5, 3)  # buffers are used again
+    layer.forward(split_batch(batch, other)[0], other)
+    layer.gradient(by_input + 1.0)
+    entered = layer.forward(context, window)
+    gradients = layer.gradient(by_input)
     torch.testing.assert_close(entered + network.hidden_bias, plain)
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, network.get_parameter(name).grad)

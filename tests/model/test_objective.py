@@ -102,8 +102,9 @@ def test_gradients_by_hand_equal_automatic_ones(rng, start):
     _, target_likes = split_batch(batch_of(rng), window)
     hidden = torch.from_numpy(rng.normal(size=(7, 4)))
     output = OutputLayer(network.output_weight, network.output_bias)
-    for _ in range(2):  # buffers are used again
-        actual = output.gradient(hidden, window, target_likes)
+    for other in (Window(9, start + 1, 8), Window(9, 0, 9)):  # buffers are used again
+        output.gradient(hidden, other, split_batch(batch_of(rng), other)[1], 0.5)
+    actual = output.gradient(hidden, window, target_likes)
     loss, by_hidden, by_weight, by_bias = automatic(network, hidden, window, target_likes)
     assert actual.loss == pytest.approx(loss)
     torch.testing.assert_close(actual.hidden, by_hidden)

@@ -371,6 +371,20 @@ def test_a_warm_start_begins_below_a_cold_one(ratings):
     assert warm[0].loss < cold[0].loss
 
 
+def test_a_warm_start_leaves_no_unit_without_a_gradient(ratings):
+    wide = changed(MODEL, n_hidden=30)  # more units than items
+    run = training_module._Run(wide, changed(TRAINING, warm_start=True), ratings)
+    for weight in (run.network.like_weight, run.network.output_weight):
+        assert (weight.detach().abs().sum(dim=0) > 0).all() and weight.detach().abs().max() < 100
+
+
+def test_the_last_epoch_of_a_schedule_is_judged(ratings):
+    seen = []
+    training = changed(TRAINING, schedule="linear", max_epochs=5, validate_every=2)
+    train(MODEL, training, ratings, validate=lambda network: seen.append(network) or 1.0)
+    assert len(seen) == 3
+
+
 def test_a_schedule_cannot_be_made_longer_on_resuming(ratings, tmp_path):
     training = changed(TRAINING, schedule="linear", max_epochs=2)
     train(MODEL, training, ratings, checkpoint=tmp_path / "c")

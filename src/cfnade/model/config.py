@@ -123,7 +123,8 @@ class TrainingConfig:
 
     def is_validated(self, epoch: int) -> bool:
         """Whether validation is looked at after this epoch."""
-        return epoch % min(self.validate_every, self.max_epochs) == 0
+        is_last = self.schedule == "linear" and epoch == self.max_epochs  # the best, most likely
+        return epoch % min(self.validate_every, self.max_epochs) == 0 or is_last
 
     def __post_init__(self) -> None:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))

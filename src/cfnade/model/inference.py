@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
 from cfnade.model.direct import direct_weight, likes_of
-from cfnade.model.inputs import dislike_scale, input_weight
+from cfnade.model.inputs import dislike_scale, input_weight, with_values
 
 
 def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -106,8 +106,3 @@ class NumpyNetwork:
             direct = likes_of(ratings) @ self.direct_weight  # sparse
             logits += direct.toarray()
         return logits
-
-
-def with_values(matrix: csr_array, values: NDArray[np.floating]) -> csr_array:
-    """The same pairs with other values, (n_pairs,)."""
-    return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -8,9 +8,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from cfnade.model.config import ModelConfig
-from cfnade.model.inputs import dislike_scale, input_weight
+from cfnade.model.inputs import dislike_scale, input_weight, with_values
 from cfnade.model.ordering import Window
-from cfnade.model.sparse import product, product_by_column, with_values
+from cfnade.model.sparse import product, product_by_column
 
 
 class InputLayer:

@@ -70,3 +70,8 @@ def full_dislike(config: ModelConfig) -> float:
     """
     surest_like = 1.0 + config.alpha if config.input_scale == "none" else 1.0
     return max(surest_like / dislike_scale(config), 1.0)
+
+
+def with_values(matrix: csr_array, values: NDArray[np.floating]) -> csr_array:
+    """The same pairs with other values, (n_pairs,)."""
+    return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)

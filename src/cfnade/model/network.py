@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cfnade.model.config import ModelConfig
-from cfnade.model.inputs import dislike_scale, input_weight
-from cfnade.model.sparse import with_values
+from cfnade.model.inputs import dislike_scale, input_weight, with_values
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -60,7 +59,7 @@ class CFNADENetwork(nn.Module):
         Unobserved items have like 0 and confidence 1, so Eq. 9 is exactly
         `g(b + sum(A, context) + sum(c W - A, liked items in context))`: the first sum is one
         vector for the whole batch, and a user costs only the items they liked. Written plainly
-        here; training computes the same in `InputLayer`.
+        here, dense, for tests to compare with; training computes it in `InputLayer`.
 
         Args:
             context: Confidence of the liked items in the context, sparse, (n_users, n_items).

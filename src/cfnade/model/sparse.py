@@ -10,11 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def with_values(matrix: csr_array, values: NDArray[np.floating]) -> csr_array:
-    """The same pairs with other values, (n_pairs,)."""
-    return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
 def product(matrix: csr_array, dense: Tensor) -> Tensor:
     """`matrix @ dense`.
 

@@ -346,12 +346,17 @@ class _Run:
         """Leading singular vectors of the likes: what enters a hidden unit has a spread of 0.2."""
         rng = np.random.default_rng([self.training.seed, 0])
         vectors, singular = item_factors(ratings, self.model.n_hidden, rng)
+        is_used = singular > 1e-3 * singular[0]  # the other units stay random
+        vectors, singular = vectors[:, is_used], singular[is_used]
         spread = singular / math.sqrt(max(self.users.size, 1))  # of what enters each unit
-        W = vectors * (0.2 / np.maximum(spread, 1e-6))
-        self.network.like_weight.copy_(torch.from_numpy(W))
+        W = vectors * (0.2 / spread)
+        if self.model.input_scale == "none":
+            W /= 1.0 + self.model.alpha
         # a like's logit then follows the projection of the history on these vectors
-        V = vectors * (singular / max(float(singular[0]), 1e-6)) * math.sqrt(self.model.n_hidden)
-        self.network.output_weight.copy_(torch.from_numpy(V))
+        V = vectors * (singular / singular[0]) * math.sqrt(self.model.n_hidden)
+        units = torch.from_numpy(np.flatnonzero(is_used))
+        self.network.like_weight[:, units] = torch.from_numpy(W)
+        self.network.output_weight[:, units] = torch.from_numpy(V)
 
     def averaged_network(self) -> NumpyNetwork:
         """The network with the averaged weights, for validation; shares their memory."""
