@@ -95,6 +95,14 @@ def test_what_has_no_meaning_for_a_trained_model_is_told(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("options", [["--epochs", "3"], ["--train", "new"]])
+def test_options_of_going_on_are_told_where_there_is_nothing_to_go_on_from(
+    more_events, tmp_path, capsys, options
+):
+    assert run(["fit", str(more_events), "--out", str(tmp_path / "x"), *options]) == 2
+    assert "--epochs and --train need --start-from" in last_error(capsys)
+
+
 def test_recommend_takes_a_history_by_id(model, capsys):
     arguments = ["recommend", str(model), "i0=5", "i2", "-n", "3"]
     assert run([*arguments, "--json", "-"]) == 0

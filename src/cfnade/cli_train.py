@@ -68,14 +68,16 @@ def fit_command(
         Path | None, typer.Option(metavar="MODEL", help="Go on from a saved model with more data.")
     ] = None,
     epochs: Annotated[
-        int, typer.Option(help="With --start-from: passes over DATA.", min=0)
-    ] = N_EPOCHS,
+        int | None,
+        typer.Option(help=f"With --start-from: passes over DATA, {N_EPOCHS} by default.", min=0),
+    ] = None,
     train: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="all|new", help="With --start-from: train all weights, or new items alone."
+            metavar="all|new",
+            help="With --start-from: train all weights, the default, or new items alone.",
         ),
-    ] = "all",
+    ] = None,
 ) -> None:
     """Train a model on all of DATA and save it.
 
@@ -93,8 +95,13 @@ def fit_command(
         _check_changes(changes, preset=preset, resume=resume)
         model = ImplicitCFNADE.load(start_from).set_params(**changes)
         more, name = reading.read(data), options.dataset_name(data)
-        _go_on(model, more, out, name, epochs, cast(TrainedItems, train))
+        n_epochs = N_EPOCHS if epochs is None else epochs
+        _go_on(model, more, out, name, n_epochs, cast(TrainedItems, train or "all"))
         return
+    if epochs is not None or train is not None:
+        raise ConfigError(
+            "--epochs and --train need --start-from; --set max_epochs=N limits a first fit"
+        )
     interactions = reading.read(data)
     model = ImplicitCFNADE.from_preset(
         preset, **{"random_state": seed, **options.parse_settings(settings)}
