@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference test-lenskit slow check format docs results bench-speed bench-new-items clean
+.PHONY: help setup demo test test-inference test-lenskit slow check format docs results bench-speed bench-latency bench-new-items clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)
 	$(if $(QUICK),,$(BIN)/python benchmarks/results.py)
+
+bench-latency: setup  ## Measure one request and a cold start at the paper's scale
+	$(BIN)/python benchmarks/latency.py
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)

@@ -126,10 +126,32 @@ def document() -> str:
     if speed.exists():
         figures = ROOT / "docs" / "figures"
         parts.append(speed_section(json.loads(speed.read_text()), figures))
+    latency = OUTCOMES / "latency.json"
+    if latency.exists():
+        parts.append(latency_section(json.loads(latency.read_text())))
     new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
     if new_items.exists():
         parts.append(new_items.read_text())
     return "\n".join(parts)
+
+
+def latency_section(outcome: dict[str, float]) -> str:
+    return "\n".join(
+        [
+            "## One request",
+            "",
+            "`make bench-latency`: 17,348 items, 256 hidden units, 50 neighbours, random weights, "
+            "histories of 50 items, one thread.",
+            "",
+            f"- from loading, checksums compared, to the first answer: "
+            f"{outcome['cold_start_ms']:.0f} ms",
+            f"- top 10 of a history: {outcome['recommend_for_ms']:.1f} ms "
+            f"(95 % within {outcome['recommend_for_p95_ms']:.1f} ms)",
+            f"- an explanation: {outcome['explain_ms']:.1f} ms "
+            f"(95 % within {outcome['explain_p95_ms']:.1f} ms)",
+            "",
+        ]
+    )
 
 
 def section(name: str, dataset: Dataset, outcome: dict[str, Any]) -> str:
@@ -160,7 +182,7 @@ def section(name: str, dataset: Dataset, outcome: dict[str, Any]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     chosen = "; ".join(
-        f"{result['model']}: {', '.join(f'{k} {v:g}' for k, v in result['settings'].items())}"
+        f"{result['model']}: {', '.join(f'{k} {shown(v)}' for k, v in result['settings'].items())}"
         for result in comparison["results"]
         if result["settings"]
     )
@@ -168,6 +190,11 @@ def section(name: str, dataset: Dataset, outcome: dict[str, Any]) -> str:
     if "sweep" in outcome:
         lines += sweep_lines(name, outcome["sweep"])
     return "\n".join(lines)
+
+
+def shown(value: Any) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:g}" if is_number else str(value).lower()
 
 
 def sweep_lines(name: str, swept: dict[str, Any]) -> list[str]:
