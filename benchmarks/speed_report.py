@@ -50,11 +50,12 @@ def speed_section(outcome: dict[str, Any], figures: Path) -> str:
         f"**Time to quality.** ALS (256 factors) is at its best, MPR {outcome['als_mpr']:.2f}, "
         f"after {outcome['als_seconds']:.0f} s; CF-NADE needs {reached}. Its best is "
         f"{outcome['final_mpr']:.2f}; one who knows the true preferences is at "
-        f"{outcome['oracle_mpr']:.2f}.",
+        f"{outcome['oracle_mpr']:.2f}. Settings: CF-NADE {told(outcome['settings'])}, so without "
+        f"the direct path; ALS {told(outcome['als'])}.",
         "",
         "| run | passes over all users | seconds | MPR % | peak GiB |",
         "|---|---|---|---|---|",
-        f"| ALS | {len(als['als'])} stops | {als['als'][-1][0]:.0f} | {als['als'][-1][1]:.2f} "
+        f"| ALS | {len(als['als'])} iterations | {als['als'][-1][0]:.0f} | {als['als'][-1][1]:.2f} "
         f"| {als['peak_memory_gib']:.1f} |",
     ]
     runs = {**outcome["cfnade_runs"], **outcome["cfnade_variants"]}
@@ -76,6 +77,10 @@ def speed_section(outcome: dict[str, Any], figures: Path) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def told(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def step_figure(rows: list[dict[str, Any]], path: Path) -> None:
