@@ -105,11 +105,9 @@ def quality_figure(outcome: dict[str, Any], path: Path) -> None:
     with canvas() as (figure, [axes]):
         seconds, mprs = zip(*outcome["als_curve"]["als"], strict=True)
         axes.plot(seconds, mprs, marker="s", color=ORANGE, label="ALS")
-        for name, run in outcome["cfnade_runs"].items():
-            points = [*run["points"], [run["seconds"], run["mpr"]]]
-            seconds, mprs = zip(*points, strict=True)
-            style = "-" if name == "long" else "--"
-            axes.plot(seconds, mprs, style, marker="o", color=BLUE, label=f"CF-NADE, {name}")
+        runs = outcome["cfnade_runs"].values()  # the ends of runs, judged on the same users as ALS
+        ends = [(run["seconds"], run["mpr"]) for run in runs]
+        axes.plot(*zip(*ends, strict=True), marker="o", color=BLUE, label="CF-NADE, a run each")
         axes.axhline(outcome["oracle_mpr"], color=GREY, linestyle=":")
         axes.annotate("true preferences", (0, outcome["oracle_mpr"]), va="bottom", color=GREY)
         axes.set_ylim(3.5, 12)
