@@ -62,6 +62,38 @@ def test_many_are_answered_as_each_alone_for_any_csr(method, matrix):
         assert_same(alone, (ids[place], scores[place]))
 
 
+@pytest.mark.parametrize("matrix", [csr_matrix, csr_array])
+def test_one_history_is_answered_alike_however_it_is_given(matrix):
+    row = COUNTS[[4]]
+    by_id = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
+    history = matrix(COUNTS)[4]
+    assert_same(BY_NUMBER.recommend_for(history, n=5), BY_NUMBER.recommend_for(by_id, n=5))
+    given, named = (BY_NUMBER.explain(h, 0) for h in (history, by_id))
+    assert given.logit == pytest.approx(named.logit, rel=1e-5)
+    effects = [{e.item: e.logit for e in told.effects} for told in (given, named)]
+    assert effects[0] == pytest.approx(effects[1], rel=1e-4, abs=1e-6)
+    assert effects[0].keys() == by_id.keys()
+
+
+@pytest.mark.parametrize("matrix", [csr_matrix, csr_array])
+def test_scores_of_many_are_those_of_each_alone(matrix):
+    counts = matrix(COUNTS)
+    scores = BY_NUMBER.scores(counts)
+    assert scores.shape == COUNTS.shape
+    for user in (0, 17):
+        alone = BY_NUMBER.scores(counts[[user]])
+        np.testing.assert_allclose(alone[0], scores[user], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("matrix", [csr_matrix, csr_array])
+def test_more_data_is_taken_in_any_csr(matrix):
+    def grown(counts):
+        model = random_model(item_ids=np.arange(N_ITEMS))
+        return model.partial_fit(counts, n_epochs=0).scores(COUNTS)
+
+    np.testing.assert_array_equal(grown(matrix(COUNTS)), grown(COUNTS))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_fewer_than_asked_for_are_given_as_they_are(method):
     single, _ = METHODS[method]
