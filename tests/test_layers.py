@@ -20,7 +20,7 @@ LAYERS = [
     ["model.inputs", "model.sparse", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],
     ["model.warm_start"],
-    ["model.input_layer", "model.objective"],
+    ["model.input_layer", "model.objective", "model.start"],
     ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from cfnade.data.feedback import confidence, popularity_logit
+from cfnade.data.feedback import confidence
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.model.checkpoint import (
     load_checkpoint,
@@ -30,7 +30,7 @@ from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork
 from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
-from cfnade.model.warm_start import item_factors
+from cfnade.model.start import start_network
 
 Validate = Callable[[NumpyNetwork], float]
 """Gives the validation MPR of a network, in percent: lower is better."""
@@ -154,10 +154,8 @@ class _Run:
         self.network = CFNADENetwork(model, generator)
         if start is not None:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
-        elif training.bias_start != "zero":
-            self._start_bias(training.bias_start)
-        if start is None and training.warm_start:
-            self._start_warm(ratings)
+        else:
+            start_network(self.network, training, self.confidence)
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
         moving = training
         if trained_items is not None:
@@ -328,35 +326,6 @@ class _Run:
             for key in (f"mean/{name}", f"square/{name}"):
                 if key in self.optimizer.state:
                     self.optimizer.state[key] = self.optimizer.state[key][rows]
-
-    @torch.no_grad()
-    def _start_bias(self, where: str) -> None:
-        """Start at the share of watchers, or at the best bias there is with nothing beside it."""
-        if where == "share":
-            self.network.output_bias.copy_(torch.from_numpy(popularity_logit(self.confidence)))
-            return
-        likes, n_items = self.confidence, self.model.n_items
-        liked = np.bincount(likes.indices, likes.data, minlength=n_items)
-        n_others = self.users.size - np.bincount(likes.indices, minlength=n_items)
-        odds = (liked + 0.5) / (n_others + 0.5)
-        self.network.output_bias.copy_(torch.from_numpy(np.log(odds)))
-
-    @torch.no_grad()
-    def _start_warm(self, ratings: csr_array) -> None:
-        """Leading singular vectors of the likes: what enters a hidden unit has a spread of 0.2."""
-        rng = np.random.default_rng([self.training.seed, 0])
-        vectors, singular = item_factors(ratings, self.model.n_hidden, rng)
-        is_used = singular > 1e-3 * singular[0]  # the other units stay random
-        vectors, singular = vectors[:, is_used], singular[is_used]
-        spread = singular / math.sqrt(max(self.users.size, 1))  # of what enters each unit
-        W = vectors * (0.2 / spread)
-        if self.model.input_scale == "none":
-            W /= 1.0 + self.model.alpha
-        # a like's logit then follows the projection of the history on these vectors
-        V = vectors * (singular / singular[0]) * math.sqrt(self.model.n_hidden)
-        units = torch.from_numpy(np.flatnonzero(is_used))
-        self.network.like_weight[:, units] = torch.from_numpy(W)
-        self.network.output_weight[:, units] = torch.from_numpy(V)
 
     def averaged_network(self) -> NumpyNetwork:
         """The network with the averaged weights, for validation; shares their memory."""

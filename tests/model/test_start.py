@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model.warm_start import item_factors
+from cfnade.model.start import item_factors
 
 
 @pytest.fixture
