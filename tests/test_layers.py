@@ -30,6 +30,7 @@ LAYERS = [
     ["growing"],
     ["answers"],
     ["recommender"],
+    ["serve"],
     ["baselines"],
     ["evaluation.contenders", "evaluation.protocol"],
     ["evaluation.compare"],
@@ -38,7 +39,7 @@ LAYERS = [
     ["demo_story"],
     ["recommendation_file"],
     ["demo", "console", "cli_options"],
-    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_train"],
+    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_serve", "cli_train"],
     ["cli"],
     ["__main__"],
 ]
