@@ -37,7 +37,7 @@ from cfnade.serve.problems import (
     json_response,
     overloaded,
 )
-from cfnade.serve.settings import ServeSettings
+from cfnade.serve.settings import Limits, ServeSettings
 from cfnade.serve.wire import RecommendRequest, Requests
 
 Request_ = TypeVar("Request_", bound=BaseModel)
@@ -109,19 +109,22 @@ class Service:
     # Items and the model -----------------------------------------------------------------------
 
     async def items(self, request: Request) -> Response:
-        """`GET /v1/items`: by a search, or by id."""
-        query, ids, n = _search(request, self.limits.query, self.limits.history, self.limits.n)
+        """`GET /v1/items`."""
+        query, n = _search(request, self.limits)
         loaded = self.source.current
-        if ids:
-            columns, unknown = loaded.columns(ids)
-            n_found = len(columns)
-        else:
-            unknown = []
-            columns, n_found = await asyncio.get_running_loop().run_in_executor(
-                self.searches, lambda: loaded.search.find(query, n)
-            )
+        columns, n_found = await asyncio.get_running_loop().run_in_executor(
+            self.searches, lambda: loaded.search.find(query, n)
+        )
         found = [loaded.items[column] for column in columns]
-        return json_response({"items": found, "n_found": n_found, "unknown": unknown})
+        return json_response({"items": found, "n_found": n_found, "unknown": []})
+
+    async def look_up(self, request: Request) -> Response:
+        """`POST /v1/items:lookup`: a body, as addresses end up in the logs of proxies."""
+        asked = await self._read(request, self.requests.lookup)
+        loaded = self.source.current
+        columns, unknown = loaded.columns([str(item) for item in asked.items])
+        found = [loaded.items[column] for column in columns]
+        return json_response({"items": found, "n_found": len(found), "unknown": unknown})
 
     async def model(self, request: Request) -> Response:
         """`GET /v1/model`."""
@@ -211,28 +214,24 @@ def _json(content: bytes) -> Response:
     return Response(content, media_type="application/json")
 
 
-def _search(
-    request: Request, most_query: int, most_ids: int, most_n: int
-) -> tuple[str, list[str], int]:
+def _search(request: Request, limits: Limits) -> tuple[str, int]:
     """What `GET /v1/items` is asked for."""
     asked = request.query_params
-    strange = sorted(set(asked) - {"q", "id", "n"})
-    query, ids, text = asked.get("q", ""), asked.getlist("id"), asked.get("n")
-    n = min(N_FOUND, most_n)
-    if text is not None:
-        n = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    strange = sorted(set(asked) - {"q", "n"})
+    query, text = asked.get("q", ""), asked.get("n", str(min(N_FOUND, limits.n)))
+    n = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     fault = None
     if strange:
         fault = f"{strange[0][:40]}: there is no such parameter"
-    elif len(query) > most_query:
-        fault = f"q: at most {most_query} characters"
-    elif len(ids) > most_ids:
-        fault = f"id: at most {most_ids} of them"
-    elif not 1 <= n <= most_n or len(asked.getlist("n")) > 1:
-        fault = f"n: one whole number from 1 to {most_n}"
+    elif any(len(asked.getlist(name)) > 1 for name in asked):
+        fault = "a parameter is there twice"
+    elif len(query) > limits.query:
+        fault = f"q: at most {limits.query} characters"
+    elif not 1 <= n <= limits.n:
+        fault = f"n: a whole number from 1 to {limits.n}"
     if fault is not None:
         raise RequestError(422, "invalid_request", fault, "see /openapi.json for the parameters")
-    return query, ids, n
+    return query, n
 
 
 def build_app(service: Service) -> Starlette:
@@ -251,6 +250,7 @@ def build_app(service: Service) -> Starlette:
         Route("/v1/explain", service.explain, methods=post),
         Route("/v1/similar", service.similar, methods=post),
         Route("/v1/items", service.items, methods=get),
+        Route("/v1/items:lookup", service.look_up, methods=post),
         Route("/v1/model", service.model, methods=get),
         Route("/healthz", service.healthz, methods=get),
         Route("/readyz", service.readyz, methods=get),

@@ -88,6 +88,9 @@ def openapi_document(
                 {"404": "The model does not know the item."},
             ),
             "/v1/items": {"get": _items(limits)},
+            "/v1/items:lookup": _post(
+                "lookup", "Names of items by id", requests.lookup, wire.Items, {"items": items}, {}
+            ),
             "/v1/model": _get("model", "The model in use, and the limits", wire.ModelInfo),
             "/healthz": _get("healthz", "Whether the process answers", wire.State),
             "/readyz": _get(
@@ -125,6 +128,7 @@ def openapi_document(
         requests.batch,
         requests.explain,
         requests.similar,
+        requests.lookup,
     ]
     _, schemas = models_json_schema(
         [*((model, "validation") for model in asked), *((a, "serialization") for a in answers)],
@@ -174,8 +178,6 @@ def _items(limits: Limits) -> dict[str, Any]:
     parameters = [
         ("q", "Words of a name or id; nothing gives the items with most watchers.",
          {**text, "maxLength": limits.query}),
-        ("id", "Ids to look up instead of a search; repeatable.",
-         {"type": "array", "items": text, "maxItems": limits.history}),
         ("n", "Items to find.",
          {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(20, limits.n)}),
     ]  # fmt: skip

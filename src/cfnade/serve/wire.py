@@ -12,12 +12,19 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from cfnade.serve.problems import RequestError
 from cfnade.serve.settings import Limits
 
-ItemId = str | int
+
+def _whole(value: Any) -> Any:
+    """JSON does not tell 7.0 from 7."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+ItemId = str | Whole
 """An item's id; it is compared as text, so 7 and "7" are the same item."""
 
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -66,7 +73,9 @@ class Evidence(Asked):
 class RecommendRequest(Evidence):
     """Whom to recommend for, and what."""
 
-    n: int = Field(default=10, ge=1, description="Items to recommend; fewer if fewer may be.")
+    n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
+        default=10, description="Items to give at most; fewer if fewer may be."
+    )
     exclude: list[ItemId] = Field(default_factory=list, description="Never to recommend.")
     only: list[ItemId] | None = Field(default=None, description="To choose from; null for all.")
     include_seen: bool = Field(
@@ -94,9 +103,17 @@ class SimilarRequest(Asked):
     """An item whose like are asked for."""
 
     item: ItemId
-    n: int = Field(default=10, ge=1, description="Items to find.")
+    n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
+        default=10, description="Items to give at most; fewer if fewer may be."
+    )
     exclude: list[ItemId] = Field(default_factory=list, description="Never to give.")
     only: list[ItemId] | None = Field(default=None, description="To choose from; null for all.")
+
+
+class LookupRequest(Asked):
+    """Items whose names are asked for."""
+
+    items: list[ItemId]
 
 
 class Item(BaseModel):
@@ -171,10 +188,10 @@ class Similar(Item):
 
 
 class Items(BaseModel):
-    """Items that were searched for."""
+    """Items that were searched for, or looked up by id."""
 
     items: list[Item]
-    n_found: int = Field(description="All that match, also those beyond n.")
+    n_found: int = Field(description="All that there are, also those beyond n.")
     unknown: list[str] = Field(description="Ids asked for that the model does not know.")
 
 
@@ -222,6 +239,7 @@ class Requests:
     batch: type[BatchRequest]
     explain: type[ExplainRequest]
     similar: type[SimilarRequest]
+    lookup: type[LookupRequest]
 
     @classmethod
     def with_limits(cls, limits: Limits) -> Requests:
@@ -230,8 +248,8 @@ class Requests:
         def at_most(model: type[BaseModel], name: str, most: int) -> tuple[Any, Any]:
             told = copy(model.model_fields[name])
             if name == "n":
-                told.default = min(told.default, most)
-                return Annotated[int, Field(le=most)], told
+                start = Field(default=min(told.default, most), description=told.description)
+                return Annotated[int, Field(ge=1, le=most), BeforeValidator(_whole)], start
             kinds = [
                 kind if kind is NoneType else Annotated[kind, Field(max_length=most)]
                 for kind in _kinds(told.annotation)
@@ -257,6 +275,7 @@ class Requests:
             limited(BatchRequest, requests=(many, ...)),
             limited(ExplainRequest, **entries),
             limited(SimilarRequest, **filters),
+            limited(LookupRequest, items=at_most(LookupRequest, "items", limits.history)),
         )
 
 

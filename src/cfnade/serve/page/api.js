@@ -53,4 +53,4 @@ export const model = () => call("v1/model");
 export const search = (words, n, signal) =>
   call(`v1/items?${new URLSearchParams({ q: words, n })}`, { signal });
 
-export const lookUp = (ids) => call(`v1/items?${new URLSearchParams(ids.map((id) => ["id", id]))}`);
+export const lookUp = (items) => post("v1/items:lookup", { items });
