@@ -24,8 +24,20 @@ def check_answers(loaded: LoadedModel) -> None:
     Raises:
         ArtifactError: If an answer is not one.
     """
+    try:
+        _ask(loaded)
+    except ArtifactError:
+        raise
+    except Exception as error:
+        raise ArtifactError(
+            f"the model cannot answer a first request ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _ask(loaded: LoadedModel) -> None:
     columns, _ = loaded.search.find("", _N_HISTORY + 1)
-    seen = [str(loaded.ids[column]) for column in columns]
+    texts = [str(loaded.ids[column]) for column in columns]
+    seen = list(dict.fromkeys(texts))  # a text may mean two ids
     history = dict.fromkeys(seen[1:], 3.0)
     disliked: list[str | int] = [*seen[:1]]
     asked = [
@@ -33,23 +45,16 @@ def check_answers(loaded: LoadedModel) -> None:
         RecommendRequest(history=history, explain=True, spread=True),
         RecommendRequest(history=history, disliked=disliked, explain=True),
     ]
-    try:
-        for request, answer in zip(asked, scoring.recommend(loaded, asked), strict=True):
-            n_left = loaded.n_items - len(request.history) - len(request.disliked)
-            found = [entry["probability"] for entry in answer["recommendations"]]
-            _see(len(found) == min(request.n, n_left), "has a wrong number of recommendations")
-            _see(all(math.isfinite(p) and 0 <= p <= 1 for p in found), "has no probabilities")
-            _see(found == sorted(found, reverse=True), "is not in the order of probabilities")
-        explained: Any = scoring.explain(loaded, ExplainRequest(history=history, item=seen[0]))
-        _see(math.isfinite(explained["logit"]), "explains by no number")
-        alike: Any = scoring.similar(loaded, SimilarRequest(item=seen[0]))
-        _see(len(alike["similar"]) == min(10, loaded.n_items - 1), "has too few similar items")
-    except ArtifactError:
-        raise
-    except Exception as error:
-        raise ArtifactError(
-            f"the model cannot answer a first request ({type(error).__name__}: {error})"
-        ) from error
+    for request, answer in zip(asked, scoring.recommend(loaded, asked), strict=True):
+        n_left = loaded.n_items - len(request.history) - len(request.disliked)
+        found = [entry["probability"] for entry in answer["recommendations"]]
+        _see(len(found) == min(request.n, n_left), "has a wrong number of recommendations")
+        _see(all(math.isfinite(p) and 0 <= p <= 1 for p in found), "has no probabilities")
+        _see(found == sorted(found, reverse=True), "is not in the order of probabilities")
+    explained: Any = scoring.explain(loaded, ExplainRequest(history=history, item=seen[0]))
+    _see(math.isfinite(explained["logit"]), "explains by no number")
+    alike: Any = scoring.similar(loaded, SimilarRequest(item=seen[0]))
+    _see(len(alike["similar"]) == min(10, loaded.n_items - 1), "has too few similar items")
 
 
 def _see(is_right: bool, what: str) -> None:

@@ -55,9 +55,13 @@ def bind(settings: ServeSettings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1024)
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {settings.host}:{settings.port} ({error.strerror or error}); "

@@ -45,6 +45,9 @@ def run_worker(
         gc.collect()
         gc.freeze()  # what the model holds is never garbage: do not look through it
         on_ready()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # The server handles these, and raises them once more when it is done: that is no news.
+            signal.signal(number, lambda *_: None)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(service, listening, supervisor))
 
