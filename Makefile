@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference test-lenskit slow check format docs results bench-speed bench-latency bench-new-items clean
+.PHONY: help setup demo test test-inference test-lenskit test-browser slow check format docs results bench-speed bench-latency bench-serve bench-new-items clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,7 +21,7 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 	$(BIN)/cfnade demo --out runs/demo
 
 test: setup  ## Run the tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not browser"
 
 # Without extras, as a service installs it: saved models load and recommend, and torch is not there.
 INFERENCE_VENV := .venv-inference
@@ -49,6 +49,14 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest
 	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
 
+# The tests bring no browser along: Debian's is taken, and installed if this user may.
+BROWSER = $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+test-browser: setup  ## Run the tests of the service's page in a real browser
+	@test -n '$(BROWSER)' || { apt-get update --quiet --quiet && apt-get install --yes --quiet chromium; } > /dev/null 2>&1 || true
+	@test -n '$(BROWSER)' || { echo 'There is no browser, and chromium could not be installed: the page is NOT tested. Install it (Debian: apt-get install chromium) and run this again.' >&2; exit 1; }
+	CFNADE_BROWSER='$(BROWSER)' $(BIN)/python -m pytest -m browser
+
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
 
@@ -73,6 +81,10 @@ bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=
 
 bench-latency: setup  ## Measure one request and a cold start at the paper's scale
 	$(BIN)/python benchmarks/latency.py
+
+bench-serve: setup  ## Measure the service under load (6 minutes); SOAK=600 soaks it for so many seconds instead
+	$(BIN)/python benchmarks/serve.py $(QUICK) $(if $(SOAK),--soak $(SOAK))
+	$(if $(QUICK)$(SOAK),,$(BIN)/python benchmarks/results.py)
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)
