@@ -39,17 +39,27 @@ def run_worker(
     Raises:
         ArtifactError: If the model cannot be used.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
     with limited_threads(1):  # workers are many, each with a thread to compute in
-        service = Service(settings)
-        gc.collect()
-        gc.freeze()  # what the model holds is never garbage: do not look through it
-        on_ready()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # The server handles these, and raises them once more when it is done: that is no news.
-            signal.signal(number, lambda *_: None)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(service, listening, supervisor))
+        run_service(Service(settings), listening, supervisor=supervisor, on_ready=on_ready)
+
+
+def run_service(
+    service: Service,
+    listening: socket.socket,
+    *,
+    supervisor: int | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer with a service that is ready; the rest is as for `run_worker`."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # what the model holds is never garbage: do not look through it
+    on_ready()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The server handles these, and raises them once more when it is done: that is no news.
+        signal.signal(number, lambda *_: None)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(service, listening, supervisor))
 
 
 async def _serve(service: Service, listening: socket.socket, supervisor: int | None) -> None:
@@ -63,6 +73,7 @@ async def _serve(service: Service, listening: socket.socket, supervisor: int | N
         server_header=False,
         timeout_graceful_shutdown=service.settings.grace_seconds,
         backlog=1024,
+        timeout_keep_alive=75,  # longer than proxies wait: they should be the ones to close
     )
     server = uvicorn.Server(config)
     loop = asyncio.get_running_loop()
