@@ -23,7 +23,7 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow and not browser"
 
-# Without extras, as a service installs it: saved models load and recommend, and torch is not there.
+# Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/model/test_artifact.py \
 	tests/model/test_artifact_fuzz.py tests/model/test_ids.py tests/model/test_kept_artifacts.py \
@@ -38,6 +38,8 @@ test-inference:  ## Run the tests of saved models in a fresh environment without
 	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt . pytest hypothesis
 	$(INFERENCE_VENV)/bin/python -c 'import importlib.util as u, sys; sys.exit("torch is installed" if u.find_spec("torch") else 0)'
 	$(INFERENCE_VENV)/bin/python -m pytest -q $(INFERENCE_TESTS)
+	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt '.[serve]'
+	$(INFERENCE_VENV)/bin/python -m pytest -q -m 'not browser' tests/serve tests/test_cli_serve.py
 
 # LensKit needs pandas 2, all else is tested with pandas 3.
 LENSKIT_VENV := .venv-lenskit

@@ -73,10 +73,13 @@ async def _soak(folder: Path, port: int, workers: list[int], seconds: float) -> 
         "lost_beyond": len(beyond),
         **await swapped,
         "p99_ms": round(statistics.quantiles(state.taken, n=100)[98] * 1e3, 1),
-        "private_mb_of_the_worker_that_stayed": {
-            "second_fifth": round(statistics.median(early), 1),
-            "last_fifth": round(statistics.median(late), 1),
-            "most": max(samples),
+        "memory_of_the_worker_that_stayed": {
+            name: {
+                "second_fifth": round(statistics.median(sample[name] for sample in early), 1),
+                "last_fifth": round(statistics.median(sample[name] for sample in late), 1),
+                "most": max(sample[name] for sample in samples),
+            }
+            for name in ("written_mb", "rss_mb")
         },
     }
 
@@ -174,10 +177,10 @@ def _put(folder: Path, *, is_damaged: bool) -> None:
     replace_folder(new, folder)
 
 
-async def _sample(pid: int, state: _State) -> list[float]:
-    """Private memory of a worker over time, in MB."""
+async def _sample(pid: int, state: _State) -> list[dict[str, float]]:
+    """Memory of a worker over time, in MB."""
     samples = []
     while not state.is_over:
-        samples.append(memory_of(pid)["private_mb"])
+        samples.append(memory_of(pid))
         await asyncio.sleep(5)
     return samples
