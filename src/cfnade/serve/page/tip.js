@@ -16,7 +16,7 @@ function show(target, lines) {
   const at = target.getBoundingClientRect();
   const size = panel.getBoundingClientRect();
   const room = document.documentElement.clientWidth - size.width - 8;
-  const isAbove = at.top > size.height + 12;
+  const isAbove = at.bottom + size.height + 12 > window.innerHeight; // below, the name stays in sight
   panel.style.left = `${window.scrollX + Math.max(8, Math.min(at.left, room))}px`;
   panel.style.top = `${window.scrollY + (isAbove ? at.top - size.height - 6 : at.bottom + 6)}px`;
 }
