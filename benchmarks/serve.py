@@ -91,6 +91,12 @@ def memory_of(pid: int) -> dict[str, float]:
     }
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used: it tells costs on a busy machine as well."""
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+
 def load(port: int, **plan: Any) -> dict[str, Any]:
     command = [sys.executable, HERE / "serve_load.py", str(port), json.dumps(plan)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -108,7 +114,10 @@ def measure(kind: str, folder: Path, n_workers: int, seconds: float) -> dict[str
             print(kind, n_workers, steps[-1], flush=True)
             if steps[-1]["p99_ms"] > TOO_SLOW_MS:
                 break
+        before = sum(cpu_seconds(pid) for pid in pids)
         most = load(port, n_connections=MOST_CONNECTIONS, seconds=seconds)
+        used = sum(cpu_seconds(pid) for pid in pids) - before
+        most["cpu_ms_per_request"] = round(1e3 * used / most.pop("with_warm_up"), 3)
         print(kind, n_workers, most, flush=True)
         memory = [memory_of(pid) for pid in pids]
     print(kind, n_workers, memory, flush=True)

@@ -171,10 +171,11 @@ def summary(taken: list[float], failed: int, elapsed: float) -> dict[str, Any]:
 
 
 async def main(port: int, plan: dict[str, Any]) -> None:
-    await closed_load(port, 4, plan.get("warm_seconds", 1.0))
+    warm = await closed_load(port, 4, 1.0)
     load = open_load if "rate" in plan else closed_load
     told = {k: v for k, v in plan.items() if k in ("rate", "n_connections", "seconds")}
-    print(json.dumps(await load(port, **told)))
+    found = await load(port, **told)
+    print(json.dumps({**found, "with_warm_up": found["requests"] + warm["requests"]}))
 
 
 if __name__ == "__main__":

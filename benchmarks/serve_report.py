@@ -44,7 +44,14 @@ def _load(runs: list[dict[str, Any]]) -> list[str]:
             "times if that answers together as well)."
             if ("als-together", 1) in found
             else "."
-        ),
+        )
+        + " Processor time for a request at that load: "
+        + ", ".join(
+            f"{NAMES[run['kind']]} {run['most']['cpu_ms_per_request']:.2f} ms"
+            for run in runs
+            if run["workers"] == 1
+        )
+        + ".",
         "",
         "| service | workers | asked a second | answered a second | p50 ms | p95 ms | p99 ms |",
         "|---|---|---|---|---|---|---|",

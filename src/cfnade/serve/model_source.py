@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from cfnade.errors import ArtifactError
+from cfnade.serve.heap import give_back
 from cfnade.serve.loaded import LoadedModel, Stamp, load, stamp_of
 from cfnade.serve.probe import check_answers
 
@@ -65,6 +66,8 @@ class ModelSource:
             old, self.current = self.current, new
             self.refused = self._refused_stamp = None
             logger.warning("swapped model %s for %s", old.version, new.version)
+            del old, new
+            give_back()
             self._on_outcome("swapped")
             return True
 

@@ -15,6 +15,7 @@ import uvicorn
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
+from cfnade.serve.heap import give_back
 from cfnade.serve.settings import ServeSettings
 from cfnade.threads import limited_threads
 
@@ -52,7 +53,7 @@ def run_service(
 ) -> None:
     """Answer with a service that is ready; the rest is as for `run_worker`."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.collect()
+    give_back()
     gc.freeze()  # what the model holds is never garbage: do not look through it
     on_ready()
     for number in (signal.SIGTERM, signal.SIGINT):
