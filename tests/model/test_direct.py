@@ -5,7 +5,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.model import direct
-from cfnade.model.direct import direct_weight, item_item_weights, strongest_neighbours
+from cfnade.model.direct import (
+    add_direct,
+    direct_weight,
+    item_item_weights,
+    strongest_neighbours,
+)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -56,3 +61,15 @@ def test_more_neighbours_than_items_are_filled_up_with_nothing(rng):
 def test_items_without_watchers_get_no_weight():
     weights = item_item_weights(csr_array(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0]])), 1.0)
     assert (weights[1] == 0).all() and (weights[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("n_users", [0, 1, 5])
+def test_what_is_added_to_the_logits_is_the_product_with_the_likes(rng, n_users):
+    neighbours = rng.integers(9, size=(9, 4))  # one may be there twice: both weights count
+    weight = direct_weight(neighbours, rng.random((9, 4)).astype(np.float32))
+    liked = csr_array(rng.random((n_users, 9)) * (rng.random((n_users, 9)) < 0.4))
+    before = rng.normal(size=(n_users, 9)).astype(np.float32)
+    logits = before.copy()
+    add_direct(logits, liked, weight)
+    expected = before + (liked.toarray() > 0) @ weight.toarray()
+    np.testing.assert_allclose(logits, expected, atol=1e-5)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
-from cfnade.model.direct import direct_weight, likes_of
+from cfnade.model.direct import add_direct, direct_weight
 from cfnade.model.inputs import dislike_scale, input_weight, with_values
 
 
@@ -103,8 +103,7 @@ class NumpyNetwork:
         logits = _rows_times(hidden, self.weights["output_weight"])
         logits += self.weights["output_bias"]
         if self.direct_weight is not None:
-            direct = likes_of(ratings) @ self.direct_weight  # sparse
-            logits += direct.toarray()
+            add_direct(logits, ratings, self.direct_weight)
         return logits
 
 
