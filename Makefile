@@ -52,12 +52,13 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
 
 # The tests bring no browser along: Debian's is taken, and installed if this user may.
-BROWSER = $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome
 
 test-browser: setup  ## Run the tests of the service's page in a real browser
-	@test -n '$(BROWSER)' || { apt-get update --quiet --quiet && apt-get install --yes --quiet chromium; } > /dev/null 2>&1 || true
-	@test -n '$(BROWSER)' || { echo 'There is no browser, and chromium could not be installed: the page is NOT tested. Install it (Debian: apt-get install chromium) and run this again.' >&2; exit 1; }
-	CFNADE_BROWSER='$(BROWSER)' $(BIN)/python -m pytest -m browser
+	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
+	@($(FIND_BROWSER)) > /dev/null || { echo 'There is no browser and chromium could not be installed, so the page is NOT tested.' \
+		'Install one (Debian: apt-get install chromium) and run this again.' >&2; exit 1; }
+	$(BIN)/python -m pytest -m browser
 
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
