@@ -147,7 +147,8 @@ class Calibrating:
 
     def probability(self, history, items=None):
         assert set(history) <= set(FILMS)
-        return np.linspace(0.5, 0.1, len(items))
+        values = np.linspace(0.5, 0.1, len(items))
+        return np.where([item in history for item in items], np.nan, values)
 
 
 def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loaded):
@@ -159,6 +160,10 @@ def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loade
     first, second = scoring.recommend(calibrated, asked)
     assert calibrated.is_calibrated and not loaded.is_calibrated
     assert [entry["calibrated"] for entry in first["recommendations"]] == [0.5, 0.3, 0.1]
+    (seen,) = scoring.recommend(
+        calibrated, [RecommendRequest(history={"film-0": 1}, only=["film-0"], include_seen=True)]
+    )
+    assert "calibrated" not in seen["recommendations"][0]  # it has it already
     assert "calibrated" not in second["recommendations"][0]  # its model calibrates no dislikes
     assert "calibrated" not in scoring.recommend(loaded, asked)[0]["recommendations"][0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -210,7 +211,8 @@ def _described(
             [loaded.ids[column] for column in top.tolist()],
         )
         for entry, value in zip(found, [] if shown is None else _rounded(shown), strict=False):
-            entry["calibrated"] = value
+            if math.isfinite(value):  # there is none for an item of the history itself
+                entry["calibrated"] = value
     return found
 
 
