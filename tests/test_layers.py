@@ -31,6 +31,7 @@ LAYERS = [
     ["answers"],
     ["recommender"],
     ["baselines"],
+    ["evaluation.baseline_contenders"],
     ["evaluation.contenders", "evaluation.protocol"],
     ["evaluation.compare"],
     ["evaluation.sweep"],

@@ -1,0 +1,216 @@
+"""How each baseline is tuned: the settings that matter, where the search starts and may go.
+
+All of them are walked along by the same search as IMF, EASE and CF-NADE, with as many trials. The
+grids are wide enough that the best value is seldom at an end, and starts are where the methods'
+own papers, or ml-1m and lastfm-2k, would have them. Iterations are judged along one fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cfnade.baselines import (
+    BPR,
+    EDLAE,
+    IALS,
+    SLIM,
+    ItemKNN,
+    LogisticMF,
+    LRec,
+    MultinomialDAE,
+)
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
+from cfnade.scorer import Scorer
+
+_NO_BETTER = 2
+"""Stops without a better MPR after which a fit is not followed further."""
+
+
+@dataclass(frozen=True)
+class GridContender:
+    """A baseline that is made from settings, searched along a grid."""
+
+    make: Callable[..., Any]
+    """Gives an unfitted model from settings."""
+
+    start: Mapping[str, Any]
+    """First settings."""
+
+    grid: Mapping[str, Sequence[Any]]
+    """Values of each setting in order; those walked along first come first."""
+
+    stops: Sequence[int] = ()
+    """Iterations at which each fit is judged on its way; none for models without any."""
+
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that are not searched, such as the seed."""
+
+    uses_ratings: bool = False
+    """Whether it weighs counts, and so takes `relative_rating`."""
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """Choose the settings in the grid and, along each fit, the iterations."""
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            model = self._model(settings, validation.relative_rating)
+            if not self.stops:
+                return Trial(settings, validation.mpr(model.fit(validation.train)))
+            return self._best_stop(model, settings, validation)
+
+        return coordinate_search(
+            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
+        )
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> Scorer:
+        """Fit on everything that may be known."""
+        fitted: Scorer = self._model(settings, relative_rating).fit(known)
+        return fitted
+
+    def _best_stop(self, model: Any, settings: dict[str, Any], validation: Validation) -> Trial:
+        """Follow a fit as long as it gets better."""
+        trials: list[Trial] = []
+        for fitted in model.fits(validation.train, self.stops):
+            found = {**settings, "iterations": fitted.iterations}
+            trials.append(Trial(found, validation.mpr(fitted)))
+            best = min(range(len(trials)), key=lambda place: trials[place].mpr)
+            if len(trials) - 1 - best >= _NO_BETTER:
+                break
+        return trials[best]
+
+    def _model(self, settings: dict[str, Any], relative_rating: RelativeRating | None) -> Any:
+        ratings = {"relative_rating": relative_rating} if self.uses_ratings else {}
+        return self.make(**self.fixed, **settings, **ratings)
+
+
+def ials(seed: int) -> GridContender:
+    """IALS: penalty, weight of the unobserved, weights of the observed, factors."""
+    return GridContender(
+        IALS,
+        {"factors": 128, "alpha0": 0.1, "regularization": 0.01, "weigh_counts": False},
+        {
+            "regularization": (3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3),
+            "alpha0": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "weigh_counts": (False, True),
+            "factors": (32, 64, 128, 256),
+        },
+        stops=(2, 4, 8, 12, 20),
+        fixed={"random_state": seed},
+        uses_ratings=True,
+    )
+
+
+def edlae(seed: int) -> GridContender:
+    """EDLAE: the two parts of its penalty."""
+    return GridContender(
+        EDLAE,
+        {"regularization": 300.0, "dropout": 0.5},
+        {
+            "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
+            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9),
+        },
+    )
+
+
+def slim(seed: int) -> GridContender:
+    """SLIM: its two penalties."""
+    return GridContender(
+        SLIM,
+        {"l1": 1.0, "l2": 100.0},
+        {
+            "l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+            "l1": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+        },
+    )
+
+
+def lrec(seed: int) -> GridContender:
+    """LRec: its penalty and its loss."""
+    return GridContender(
+        LRec,
+        {"regularization": 300.0, "loss": "squared"},
+        {
+            "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
+            "loss": ("squared", "logistic"),
+        },
+    )
+
+
+def item_knn(seed: int) -> GridContender:
+    """Item kNN: the kind of similarity, how many neighbours, whether counts weigh."""
+    return GridContender(
+        ItemKNN,
+        {"neighbours": 200, "similarity": "cosine", "weigh_counts": False},
+        {
+            "similarity": ("bm25", "cosine", "tfidf"),
+            "neighbours": (20, 50, 100, 200, 500, 1000, 2000),
+            "weigh_counts": (False, True),
+        },
+        uses_ratings=True,
+    )
+
+
+def logistic_mf(seed: int) -> GridContender:
+    """Logistic MF: penalty, weight of the observed, factors."""
+    return GridContender(
+        LogisticMF,
+        {"factors": 64, "alpha": 3.0, "regularization": 3.0},
+        {
+            "regularization": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+            "alpha": (0.3, 1.0, 3.0, 10.0, 30.0),
+            "factors": (16, 32, 64, 128, 256),
+        },
+        stops=(5, 10, 20, 40, 80),
+        fixed={"random_state": seed},
+        uses_ratings=True,
+    )
+
+
+def bpr(seed: int) -> GridContender:
+    """BPR: step size, penalty, factors."""
+    return GridContender(
+        BPR,
+        {"factors": 64, "learning_rate": 0.05, "regularization": 0.01},
+        {
+            "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1),
+            "learning_rate": (0.01, 0.02, 0.05, 0.1, 0.2),
+            "factors": (16, 32, 64, 128),
+        },
+        stops=(5, 10, 20, 40, 80, 160),
+        fixed={"random_state": seed},
+    )
+
+
+def multinomial_dae(seed: int) -> GridContender:
+    """Mult-DAE: width, dropout, weight decay."""
+    return GridContender(
+        MultinomialDAE,
+        {"n_hidden": 200, "dropout": 0.5, "weight_decay": 0.0},
+        {
+            "dropout": (0.2, 0.35, 0.5, 0.65, 0.8),
+            "n_hidden": (50, 100, 200, 400),
+            "weight_decay": (0.0, 1e-5, 1e-4, 1e-3),
+        },
+        stops=(5, 10, 15, 20, 30, 40, 60, 80, 120),
+        fixed={"random_state": seed},
+    )
+
+
+BASELINES: dict[str, Callable[[int], GridContender]] = {
+    "ials": ials,
+    "edlae": edlae,
+    "slim": slim,
+    "lrec": lrec,
+    "knn": item_knn,
+    "logistic-mf": logistic_mf,
+    "bpr": bpr,
+    "mult-dae": multinomial_dae,
+}
+"""By the name used in commands; each takes a seed."""
