@@ -33,7 +33,7 @@ LAYERS = [
     ["baselines"],
     ["evaluation.baseline_contenders"],
     ["evaluation.contenders", "evaluation.protocol"],
-    ["evaluation.compare"],
+    ["evaluation.compare", "evaluation.nested"],
     ["evaluation.sweep"],
     ["evaluation"],  # plots and report
     ["demo_story"],

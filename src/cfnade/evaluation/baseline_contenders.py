@@ -7,9 +7,9 @@ own papers, or ml-1m and lastfm-2k, would have them. Iterations are judged along
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from cfnade.baselines import (
     BPR,
@@ -28,6 +28,34 @@ from cfnade.scorer import Scorer
 
 _NO_BETTER = 2
 """Stops without a better MPR after which a fit is not followed further."""
+
+
+class Stopped(Scorer, Protocol):
+    """A model at some iteration of its fit."""
+
+    iterations: int
+
+
+def best_stop(fits: Iterable[Stopped], settings: dict[str, Any], validation: Validation) -> Trial:
+    """Follow a fit as long as its MPR gets better.
+
+    Args:
+        fits: The model at each stop.
+        settings: It was made with.
+        validation: To judge on.
+
+    Returns:
+        The best stop, its iterations among the settings, with all stops beside it.
+    """
+    stops: list[Trial] = []
+    n_since_best = 0
+    for fitted in fits:
+        stops.append(validation.trial({**settings, "iterations": fitted.iterations}, fitted))
+        best = min(stops, key=lambda trial: trial.mpr)
+        n_since_best = 0 if best is stops[-1] else n_since_best + 1
+        if n_since_best >= _NO_BETTER:
+            break
+    return replace(best, stops=tuple(stops))
 
 
 @dataclass(frozen=True)
@@ -60,8 +88,8 @@ class GridContender:
         def attempt(settings: dict[str, Any]) -> Trial:
             model = self._model(settings, validation.relative_rating)
             if not self.stops:
-                return Trial(settings, validation.mpr(model.fit(validation.train)))
-            return self._best_stop(model, settings, validation)
+                return validation.trial(settings, model.fit(validation.train))
+            return best_stop(model.fits(validation.train, self.stops), settings, validation)
 
         return coordinate_search(
             attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
@@ -73,17 +101,6 @@ class GridContender:
         """Fit on everything that may be known."""
         fitted: Scorer = self._model(settings, relative_rating).fit(known)
         return fitted
-
-    def _best_stop(self, model: Any, settings: dict[str, Any], validation: Validation) -> Trial:
-        """Follow a fit as long as it gets better."""
-        trials: list[Trial] = []
-        for fitted in model.fits(validation.train, self.stops):
-            found = {**settings, "iterations": fitted.iterations}
-            trials.append(Trial(found, validation.mpr(fitted)))
-            best = min(range(len(trials)), key=lambda place: trials[place].mpr)
-            if len(trials) - 1 - best >= _NO_BETTER:
-                break
-        return trials[best]
 
     def _model(self, settings: dict[str, Any], relative_rating: RelativeRating | None) -> Any:
         ratings = {"relative_rating": relative_rating} if self.uses_ratings else {}

@@ -11,7 +11,7 @@ from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
-from cfnade.evaluation.baseline_contenders import BASELINES
+from cfnade.evaluation.baseline_contenders import BASELINES, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
@@ -73,8 +73,7 @@ class EASEContender:
         """Choose the regularisation."""
 
         def attempt(settings: dict[str, Any]) -> Trial:
-            scorer = EASE(**settings).fit(validation.train)
-            return Trial(settings, validation.mpr(scorer))
+            return validation.trial(settings, EASE(**settings).fit(validation.train))
 
         return coordinate_search(
             attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
@@ -119,11 +118,7 @@ class IMFContender:
             imf = IMF(
                 **settings, relative_rating=validation.relative_rating, random_state=self.seed
             )
-            stops = [
-                Trial({**settings, "iterations": fitted.iterations}, validation.mpr(fitted))
-                for fitted in imf.fits(validation.train, self.iterations)
-            ]
-            return min(stops, key=lambda trial: trial.mpr)
+            return best_stop(imf.fits(validation.train, self.iterations), settings, validation)
 
         return coordinate_search(
             attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
