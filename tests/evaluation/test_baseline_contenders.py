@@ -7,7 +7,7 @@ import pytest
 
 from cfnade.baselines import IALS, ItemKNN
 from cfnade.data.interactions import Interactions
-from cfnade.evaluation.baseline_contenders import BASELINES, GridContender
+from cfnade.evaluation.baseline_contenders import BASELINES, GridContender, ials_regularization
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 
 
@@ -92,3 +92,24 @@ def test_ratings_of_all_pairs_reach_the_models_that_weigh_counts(protocol) -> No
     fitted = contender.fit(everything.known, {}, everything.relative_rating)
     assert isinstance(fitted, ItemKNN)
     assert fitted.relative_rating_ is everything.relative_rating
+
+
+def test_the_strength_of_ials_is_that_of_imf_where_the_two_are_the_same(protocol) -> None:
+    train = protocol.validation.train
+    alpha, strength = 25.0, 7.0
+    settings = {"alpha0": 1 / alpha, "nu": 0.0, "strength": strength, "factors": 4}
+    translated = ials_regularization(settings, train)
+    assert "strength" not in translated
+    # IMF's loss divided by alpha: its penalty of strength * sqrt(alpha) becomes
+    assert translated["regularization"] == pytest.approx(strength / np.sqrt(alpha), rel=1e-3)
+
+
+@pytest.mark.parametrize("nu", [0.0, 0.5, 1.0])
+def test_the_mean_penalty_of_ials_is_the_same_for_every_nu(protocol, nu) -> None:
+    train = protocol.validation.train
+    settings = {"alpha0": 0.04, "nu": nu, "strength": 7.0}
+    regularization = ials_regularization(settings, train)["regularization"]
+    likes = train.toarray() > 0
+    penalties = [regularization * (row.sum() + 0.04 * 20) ** nu for row in likes]
+    penalties += [regularization * (column.sum() + 0.04 * 60) ** nu for column in likes.T]
+    assert np.mean(penalties) == pytest.approx(7.0 * 0.2, rel=1e-3)

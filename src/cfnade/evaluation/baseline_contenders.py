@@ -7,9 +7,12 @@ own papers, or ml-1m and lastfm-2k, would have them. Iterations are judged along
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from cfnade.baselines import (
     BPR,
@@ -80,12 +83,17 @@ class GridContender:
     uses_ratings: bool = False
     """Whether it weighs counts, and so takes `relative_rating`."""
 
+    translate: Callable[[dict[str, Any], CountMatrix], dict[str, Any]] | None = None
+    """Turns what is walked along into what the model takes, given the counts to fit on."""
+
     def search(
         self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
     ) -> Search:
         """Choose the settings in the grid and, along each fit, the iterations."""
 
         def attempt(settings: dict[str, Any]) -> Trial:
+            if self.translate is not None:
+                settings = self.translate(settings, validation.train)
             model = self._model(settings, validation.relative_rating)
             if not self.stops:
                 return validation.trial(settings, model.fit(validation.train))
@@ -108,20 +116,44 @@ class GridContender:
 
 
 def ials(seed: int) -> GridContender:
-    """IALS: penalty, weight of the unobserved, weights of the observed, factors."""
+    """IALS: penalty, weight of the unobserved, power of frequency, weights, factors.
+
+    The best penalty depends on the other settings as IMF's does on alpha: what is walked along is
+    `strength`, in the same units as IMF's, see `ials_regularization`.
+    """
     return GridContender(
         IALS,
-        {"factors": 128, "alpha0": 0.1, "regularization": 0.01, "weigh_counts": False},
+        {"factors": 128, "alpha0": 0.03, "strength": 14.0, "nu": 1.0, "weigh_counts": True},
         {
-            "regularization": (3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3),
+            "strength": (2.0, 3.5, 7.0, 14.0, 28.0, 56.0, 112.0, 224.0),
             "alpha0": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "nu": (0.0, 0.5, 1.0),
             "weigh_counts": (False, True),
             "factors": (32, 64, 128, 256),
         },
+        translate=ials_regularization,
         stops=(2, 4, 8, 12, 20),
         fixed={"random_state": seed},
         uses_ratings=True,
     )
+
+
+def ials_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
+    """What iALS takes, in place of the strength.
+
+    Such that the mean penalty of a factor is `strength * sqrt(alpha0)`: with `nu=0` and
+    `alpha0 = 1 / alpha`, it is IMF's regularisation of `strength * sqrt(alpha)`, divided by alpha
+    as the whole loss is. So the strength means the same whatever nu and alpha0 are (Rendle
+    et al. 2021 scale theirs to the like end).
+    """
+    alpha0, nu = settings["alpha0"], settings["nu"]
+    n_users, n_items = counts.shape
+    of_users = np.diff(counts.indptr) + alpha0 * n_items
+    of_items = np.bincount(counts.indices, minlength=n_items) + alpha0 * n_users
+    mean = float(np.mean(np.concatenate([of_users, of_items]) ** nu))
+    others = {name: value for name, value in settings.items() if name != "strength"}
+    penalty = settings["strength"] * math.sqrt(alpha0) / mean
+    return {**others, "regularization": float(f"{penalty:.4g}")}
 
 
 def edlae(seed: int) -> GridContender:
