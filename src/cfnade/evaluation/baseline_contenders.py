@@ -125,14 +125,14 @@ def ials(seed: int) -> GridContender:
         IALS,
         {"factors": 128, "alpha0": 0.03, "strength": 14.0, "nu": 1.0, "weigh_counts": True},
         {
-            "strength": (2.0, 3.5, 7.0, 14.0, 28.0, 56.0, 112.0, 224.0),
+            "strength": (3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0),
             "alpha0": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
             "nu": (0.0, 0.5, 1.0),
             "weigh_counts": (False, True),
             "factors": (32, 64, 128, 256),
         },
         translate=ials_regularization,
-        stops=(2, 4, 8, 12, 20),
+        stops=(2, 4, 8, 12, 20, 30),
         fixed={"random_state": seed},
         uses_ratings=True,
     )
