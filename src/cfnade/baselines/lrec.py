@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from cfnade.baselines._checks import check_above_zero, check_at_least
 from cfnade.baselines._histories import checked_histories
+from cfnade.data.feedback import share_logit
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import ConfigError
 from cfnade.model.direct import likes_of
@@ -27,9 +28,9 @@ class LRec:
     and each user's weights minimise `sum_i loss(t_i, x_i . w) + regularization / 2 |w|^2` over all
     items. Only inner products of items matter, so the features may be turned and cut to the
     `rank` leading singular vectors, `F = V S` with `X = U S V^T`: exact at full rank, and a new
-    user needs nothing but a history. The logistic loss, the paper's choice, has an intercept and is
-    minimised by accelerated gradient steps for all users of a block at once; the squared loss has
-    the closed form `scores = t F inv(F^T F + regularization) F^T`, which shrinks each direction
+    user needs nothing but a history. The logistic loss, the paper's choice, has a free intercept
+    and is minimised by accelerated gradient steps for all users of a block at once; the squared
+    loss has the closed form `scores = t F inv(F^T F + regularization) F^T`, which shrinks each direction
     by `s^2 / (s^2 + regularization)`.
 
     Args:
@@ -101,15 +102,15 @@ class LRec:
         # The curvature is at most a quarter of that of squares; with an intercept beside F it is
         # at most twice that of its two blocks, which are diagonal.
         step = 1.0 / (0.5 * self.lengths_ + strength)
-        intercept_step = np.float32(1.0 / (0.5 * n_items + self.regularization))
+        intercept_step = np.float32(2.0 / n_items)
         weights = np.zeros((n_users, F.shape[1]), dtype=np.float32)
-        intercept = np.zeros((n_users, 1), dtype=np.float32)
+        intercept = share_logit(likes.sum(axis=1), n_items)[:, None]  # the best by itself
         ahead, intercept_ahead = weights, intercept
         momentum = 1.0
         for _ in range(self.steps):
             residual = expit(ahead @ F.T + intercept_ahead) - likes  # (n_users, n_items)
             moved = ahead - step * (residual @ F + strength * ahead)
-            slope = residual.sum(axis=1, keepdims=True) + strength * intercept_ahead
+            slope = residual.sum(axis=1, keepdims=True)
             moved_intercept = intercept_ahead - intercept_step * slope
             following = 0.5 + np.sqrt(0.25 + momentum**2)  # Nesterov's sequence
             pull = np.float32((momentum - 1.0) / following)

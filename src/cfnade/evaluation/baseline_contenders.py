@@ -163,7 +163,7 @@ def edlae(seed: int) -> GridContender:
         {"regularization": 300.0, "dropout": 0.5},
         {
             "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
-            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9),
+            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98),
         },
     )
 
@@ -181,14 +181,26 @@ def slim(seed: int) -> GridContender:
 
 
 def lrec(seed: int) -> GridContender:
-    """LRec: its penalty and its loss."""
+    """LRec: its penalty and its loss.
+
+    The curvature of the logistic loss is about the share of likes times that of the squared one,
+    so its penalty is that share of the strength that is walked along.
+    """
+
+    def with_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
+        strength = settings["strength"]
+        if settings["loss"] == "logistic":
+            strength *= counts.nnz / (counts.shape[0] * counts.shape[1])
+        return {"regularization": float(f"{strength:.4g}"), "loss": settings["loss"]}
+
     return GridContender(
         LRec,
-        {"regularization": 300.0, "loss": "squared"},
+        {"strength": 300.0, "loss": "squared"},
         {
-            "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
+            "strength": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
             "loss": ("squared", "logistic"),
         },
+        translate=with_regularization,
     )
 
 
