@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cfnade.errors import ConfigError
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.neighbours import regression_bytes
 from cfnade.ranking import BLOCK_BYTES
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -50,7 +51,7 @@ class MemoryPlan:
     """Of one update: logits of a batch."""
 
     direct: int
-    """Of the closed form of the direct path; 0 without it."""
+    """Of the regressions of the direct path; 0 without it."""
 
     warm_start: int
     """Of the closed form that training starts from; 0 without it."""
@@ -111,7 +112,7 @@ def plan_memory(
         data=_PAIR_BYTES * n_pairs,
         weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
         update=4 * training.batch_size * n_targets * 2,
-        direct=int(4 * n_items**2 * 1.1) if direct else 0,
+        direct=regression_bytes(n_items) if direct else 0,
         warm_start=4 * n_users * model.n_hidden * _WARM_COPIES if training.warm_start else 0,
         block=2 * BLOCK_BYTES,
     )
