@@ -30,8 +30,8 @@ class LRec:
     `rank` leading singular vectors, `F = V S` with `X = U S V^T`: exact at full rank, and a new
     user needs nothing but a history. The logistic loss, the paper's choice, has a free intercept
     and is minimised by accelerated gradient steps for all users of a block at once; the squared
-    loss has the closed form `scores = t F inv(F^T F + regularization) F^T`, which shrinks each direction
-    by `s^2 / (s^2 + regularization)`.
+    loss has the closed form `scores = t F inv(F^T F + regularization) F^T`, which shrinks each
+    direction by `s^2 / (s^2 + regularization)`.
 
     Args:
         regularization: Strength of the L2 penalty, above 0.
