@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference test-lenskit test-browser slow check format docs results bench-speed bench-latency bench-serve bench-new-items clean
+.PHONY: help setup demo test test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-speed bench-latency bench-serve bench-new-items clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ docs: setup  ## Build the documentation: site/index.html
 
 results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the folder of data sets
 	$(BIN)/python benchmarks/results.py $(DATA)
+
+bench-accuracy: setup  ## Compare every method, tuned alike; DATA as above, SETS="ml-1m tafeng", QUICK=--quick
+	$(BIN)/python benchmarks/accuracy.py $(or $(DATA),.) $(if $(SETS),--sets "$(SETS)") $(QUICK)
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from accuracy_report import accuracy_section
 from serve_report import serve_section
 from speed_report import speed_section
 
@@ -123,6 +124,9 @@ def document() -> str:
         if path.exists():
             outcome = json.loads(path.read_text())
             parts.append(section(name, dataset, outcome))
+    accuracy = OUTCOMES / "accuracy.json"
+    if accuracy.exists():
+        parts.append(accuracy_section(json.loads(accuracy.read_text())))
     speed = OUTCOMES / "speed.json"
     if speed.exists():
         figures = ROOT / "docs" / "figures"

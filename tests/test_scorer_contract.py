@@ -11,7 +11,20 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from cfnade import ImplicitCFNADE
-from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
+from cfnade.baselines import (
+    BPR,
+    EASE,
+    EDLAE,
+    IALS,
+    IMF,
+    SLIM,
+    ItemKNN,
+    LogisticMF,
+    LRec,
+    MultinomialDAE,
+    Popularity,
+    RandomScorer,
+)
 from cfnade.errors import DataError
 from cfnade.evaluation.evaluate import evaluate
 
@@ -31,7 +44,20 @@ ENTRANTS = {
     "random": Entrant(RandomScorer, learns_taste=False),
     "popularity": Entrant(Popularity, learns_taste=False),
     "imf": Entrant(lambda: IMF(factors=2, alpha=10.0, regularization=1.0, n_threads=1)),
+    "ials": Entrant(lambda: IALS(factors=2, regularization=0.001, n_threads=1)),
+    "logistic-mf": Entrant(
+        lambda: LogisticMF(factors=4, alpha=3.0, regularization=3.0, iterations=30)
+    ),
+    "bpr": Entrant(lambda: BPR(factors=4, learning_rate=0.1, iterations=200)),
+    "knn": Entrant(lambda: ItemKNN(neighbours=10, n_threads=1)),
     "ease": Entrant(lambda: EASE(regularization=1.0)),
+    "edlae": Entrant(lambda: EDLAE(regularization=1.0, dropout=0.3)),
+    "slim": Entrant(lambda: SLIM(l1=0.1, l2=1.0, n_threads=1)),
+    "lrec": Entrant(lambda: LRec(regularization=1.0)),
+    "lrec-logistic": Entrant(lambda: LRec(regularization=1.0, loss="logistic")),
+    "multinomial-dae": Entrant(
+        lambda: MultinomialDAE(n_hidden=8, learning_rate=0.02, iterations=60, batch_size=16)
+    ),
     "cfnade": Entrant(
         lambda: ImplicitCFNADE(
             n_hidden=8, learning_rate=0.05, max_epochs=60, validation_share=0.0, batch_size=10

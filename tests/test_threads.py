@@ -15,6 +15,13 @@ def test_the_quota_of_a_container_counts(tmp_path):
     assert without_quota == available_threads(tmp_path / "missing") >= 1
 
 
+def test_a_lower_omp_num_threads_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(4)))
+    for asked_for, expected in (("1", 1), ("3", 3), ("9", 4), ("2,1", 4), ("", 4), ("0", 1)):
+        monkeypatch.setenv("OMP_NUM_THREADS", asked_for)
+        assert available_threads(tmp_path / "missing") == expected
+
+
 def test_torch_runs_on_so_many_threads_and_gets_its_own_back():
     import torch
 

@@ -12,7 +12,7 @@ from cfnade import console
 from cfnade.cli_options import Reading
 from cfnade.errors import ConfigError
 from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
-from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender
+from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender, model_names
 from cfnade.evaluation.protocol import ProtocolConfig
 from cfnade.evaluation.sweep import DEFAULT_ALPHAS, sweep
 
@@ -76,7 +76,8 @@ def compare_command(
     data: options.Data,
     test: options.Test = None,
     models: Annotated[
-        str, typer.Option(help=f"Names with commas between: {', '.join(CONTENDERS)}.")
+        str,
+        typer.Option(help=f"Names with commas between, or all: {', '.join(CONTENDERS)}."),
     ] = ",".join(DEFAULT_MODELS),
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
@@ -93,11 +94,11 @@ def compare_command(
 ) -> None:
     """Compare models on one split: each tuned on validation, then tested once."""
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
-    names = [name.strip() for name in models.split(",") if name.strip()]
+    contenders = {name: contender(name, seed) for name in model_names(models)}
     with console.job_progress() as on_progress:
         comparison = compare(
             reading.read(data),
-            {name: contender(name, seed) for name in names},
+            contenders,
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from),

@@ -19,6 +19,8 @@ CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
     """Threads that can run at once: what the scheduler and the container's quota allow.
 
+    `OMP_NUM_THREADS`, where it is set, lowers it: libraries beneath keep to it as well.
+
     `os.cpu_count()` tells the cores of the host; in a container with a quota of two
     cores that is a recipe for sixty-four threads waiting for each other.
 
@@ -38,6 +40,9 @@ def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
             threads = min(threads, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):
         pass  # no cgroup v2 here: the affinity is all there is
+    asked_for = os.environ.get("OMP_NUM_THREADS", "")
+    if asked_for.isdecimal():
+        threads = min(threads, int(asked_for))
     return max(1, threads)
 
 

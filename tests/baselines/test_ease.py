@@ -61,7 +61,7 @@ def test_a_huge_catalogue_is_refused_before_memory_is_taken() -> None:
 
 @pytest.mark.parametrize("regularization", [0.0, -1.0, np.nan, np.inf])
 def test_a_regularization_without_meaning_is_refused(counts, regularization) -> None:
-    with pytest.raises(ConfigError, match="must be above 0, got"):
+    with pytest.raises(ConfigError, match="regularization of EASE must be"):
         EASE(regularization=regularization).fit(counts)
 
 

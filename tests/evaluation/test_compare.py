@@ -13,6 +13,7 @@ from cfnade.evaluation.contenders import (
     EASEContender,
     IMFContender,
     contender,
+    model_names,
 )
 from cfnade.evaluation.metrics import DEFAULT_METRICS
 from cfnade.evaluation.protocol import Protocol
@@ -92,7 +93,15 @@ def test_models_are_found_by_name_and_an_unknown_one_is_told(data):
     assert outcome.results[0].model == "popularity"
     with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):
         compare(data, ["svd"])
-    assert {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"} == set(CONTENDERS)
+    assert {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"} <= set(CONTENDERS)
+
+
+def test_all_stands_for_every_model_but_chance():
+    assert model_names("all") == [name for name in CONTENDERS if name != "random"]
+    assert model_names("random, all,imf")[:2] == ["random", "popularity"]
+    assert len(model_names("random,all")) == len(CONTENDERS)
+    with pytest.raises(ConfigError, match="no model 'svd'"):
+        model_names("imf,svd")
 
 
 def test_a_model_that_cannot_be_fitted_is_left_out_and_the_others_stay(data, caplog):

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from cfnade.baselines.bpr import BPR
 from cfnade.baselines.ease import EASE
+from cfnade.baselines.edlae import EDLAE
+from cfnade.baselines.ials import IALS
 from cfnade.baselines.imf import IMF
+from cfnade.baselines.item_knn import ItemKNN
+from cfnade.baselines.logistic_mf import LogisticMF
+from cfnade.baselines.lrec import LRec
+from cfnade.baselines.multinomial_dae import MultinomialDAE
 from cfnade.baselines.popularity import Popularity, RandomScorer
+from cfnade.baselines.slim import SLIM
 
-__all__ = ["EASE", "IMF", "Popularity", "RandomScorer"]
+__all__ = [
+    "BPR",
+    "EASE",
+    "EDLAE",
+    "IALS",
+    "IMF",
+    "SLIM",
+    "ItemKNN",
+    "LRec",
+    "LogisticMF",
+    "MultinomialDAE",
+    "Popularity",
+    "RandomScorer",
+]

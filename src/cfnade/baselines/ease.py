@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.baselines._checks import check_above_zero, check_dense_memory
 from cfnade.baselines._histories import checked_histories
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import ConfigError, TrainingError
 from cfnade.model.direct import item_item_weights, likes_of
 
 
@@ -21,7 +21,7 @@ class EASE:
 
     Args:
         regularization: From some tens for sparse data to thousands for dense data.
-        max_memory_gb: `fit` refuses a catalogue that needs more: 8 GB are for 44,721 items.
+        max_memory_gb: `fit` refuses a catalogue that needs more: 2 GB are for 22,360 items.
 
     Attributes:
         item_weights_: B, how much an item of the history (row) speaks for another (column),
@@ -30,7 +30,7 @@ class EASE:
 
     item_weights_: NDArray[np.float32]
 
-    def __init__(self, regularization: float = 200.0, max_memory_gb: float = 8.0) -> None:
+    def __init__(self, regularization: float = 200.0, max_memory_gb: float = 2.0) -> None:
         self.regularization = regularization
         self.max_memory_gb = max_memory_gb
 
@@ -48,12 +48,9 @@ class EASE:
             TrainingError: If the catalogue is too large, or the regularization too small to
                 invert the matrix.
         """
-        if not (np.isfinite(self.regularization) and self.regularization > 0):
-            raise ConfigError(
-                f"the regularization of EASE must be above 0, got {self.regularization}"
-            )
+        check_above_zero("EASE", regularization=self.regularization)
         counts = as_count_matrix(counts)
-        self._check_memory(counts.shape[1])
+        check_dense_memory("EASE", counts.shape[1], self.max_memory_gb)
         self.item_weights_ = item_item_weights(counts, self.regularization)
         return self
 
@@ -61,12 +58,3 @@ class EASE:
         """Score every item for every history; see `Scorer`."""
         histories = checked_histories(histories, self.item_weights_.shape[0])
         return np.asarray(likes_of(histories) @ self.item_weights_)
-
-    def _check_memory(self, n_items: int) -> None:
-        needed_gb = 4 * n_items**2 / 1e9
-        if needed_gb > self.max_memory_gb:
-            raise TrainingError(
-                f"EASE needs {needed_gb:.1f} GB for {n_items:,} items, above "
-                f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise it if there is "
-                "that much memory"
-            )

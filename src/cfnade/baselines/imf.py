@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-from cfnade.baselines._histories import checked_histories
+from cfnade.baselines._checks import check_stops
+from cfnade.baselines._histories import checked_histories, plain_csr
 from cfnade.data.feedback import check_alpha, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
@@ -149,10 +149,7 @@ class IMF:
             raise ConfigError(
                 f"the regularization of IMF must be above 0, got {self.regularization}"
             )
-        if not iterations or any(a >= b for a, b in pairwise([0, *iterations])):
-            raise ConfigError(
-                f"iterations must be at least 1 and ascending, got {list(iterations)}"
-            )
+        check_stops(iterations)
 
     def _new_als(self) -> Any:
         try:
@@ -174,10 +171,9 @@ class IMF:
 def _confidences(
     relative_rating: RelativeRating, counts: CountMatrix, alpha: float
 ) -> csr_matrix[np.float32]:
-    """Eq. 6 for observed pairs, in the only sparse form that implicit takes."""
+    """Eq. 6 for observed pairs."""
     ratings = relative_rating.transform(counts)
-    indices, indptr = ratings.indices.astype(np.int32), ratings.indptr.astype(np.int32)
-    return csr_matrix((confidence(ratings.data, alpha), indices, indptr), shape=counts.shape)
+    return plain_csr(ratings, confidence(ratings.data, alpha))
 
 
 def _run(

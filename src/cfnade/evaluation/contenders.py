@@ -11,6 +11,7 @@ from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
+from cfnade.evaluation.baseline_contenders import BASELINES, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
@@ -72,8 +73,7 @@ class EASEContender:
         """Choose the regularisation."""
 
         def attempt(settings: dict[str, Any]) -> Trial:
-            scorer = EASE(**settings).fit(validation.train)
-            return Trial(settings, validation.mpr(scorer))
+            return validation.trial(settings, EASE(**settings).fit(validation.train))
 
         return coordinate_search(
             attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
@@ -105,7 +105,7 @@ class IMFContender:
     start: dict[str, Any] = field(
         default_factory=lambda: {"factors": 128, "alpha": 30.0, "strength": 20.0}
     )
-    iterations: tuple[int, ...] = (2, 3, 5, 8, 12)
+    iterations: tuple[int, ...] = (2, 3, 5, 8, 12, 20)
     """Where each fit is judged on its way."""
 
     def search(
@@ -118,11 +118,7 @@ class IMFContender:
             imf = IMF(
                 **settings, relative_rating=validation.relative_rating, random_state=self.seed
             )
-            stops = [
-                Trial({**settings, "iterations": fitted.iterations}, validation.mpr(fitted))
-                for fitted in imf.fits(validation.train, self.iterations)
-            ]
-            return min(stops, key=lambda trial: trial.mpr)
+            return best_stop(imf.fits(validation.train, self.iterations), settings, validation)
 
         return coordinate_search(
             attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
@@ -202,6 +198,7 @@ CONTENDERS: dict[str, Callable[[int], Contender]] = {
     "popularity": lambda seed: Untuned(Popularity),
     "ease": lambda seed: EASEContender(),
     "imf": lambda seed: IMFContender(seed),
+    **BASELINES,
     "cfnade": lambda seed: CFNADEContender(seed),
     "cfnade-paper": lambda seed: CFNADEContender(seed, "paper", {"alpha": (30.0, 100.0, 300.0)}),
 }
@@ -209,7 +206,7 @@ CONTENDERS: dict[str, Callable[[int], Contender]] = {
 
 
 def contender(name: str, seed: int = 0) -> Contender:
-    """Look up a contender.
+    """Look up a contender: one of `CONTENDERS`.
 
     Raises:
         ConfigError: If there is none of that name.
@@ -217,3 +214,19 @@ def contender(name: str, seed: int = 0) -> Contender:
     if name not in CONTENDERS:
         raise ConfigError(f"there is no model {name!r}; choose from {', '.join(CONTENDERS)}")
     return CONTENDERS[name](seed)
+
+
+def model_names(text: str) -> list[str]:
+    """Names with commas between; `all` stands for every model but chance.
+
+    Raises:
+        ConfigError: If there is none of such a name.
+    """
+    names: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if name == "all":
+            names += [each for each in CONTENDERS if each != "random"]
+        elif name:
+            contender(name)
+            names.append(name)
+    return list(dict.fromkeys(names))

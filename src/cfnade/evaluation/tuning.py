@@ -12,7 +12,7 @@ from typing import Any
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import TrainingError
-from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,22 @@ class Validation:
 
     def mpr(self, scorer: Scorer) -> float:
         """MPR of a model fitted on `train`, in percent."""
+        return self.metrics(scorer, ("mpr",))["mpr"]
+
+    def metrics(
+        self, scorer: Scorer, names: Sequence[str] = ("mpr", "ndcg@100", "recall@20", "ndcg@20")
+    ) -> dict[str, float]:
+        """Several metrics of a model fitted on `train`, for hardly more than the cost of one."""
         ratings = self.relative_rating or RelativeRating().fit(self.train)
         relevance = ratings.transform(self.held_out)
-        return mean_percentage_ranking(scorer, self.train, self.held_out, relevance)
+        return evaluate(
+            scorer, self.train, self.held_out, relevance, metrics=names, n_bootstrap=0
+        ).metrics
+
+    def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:
+        """What settings came to, from the model fitted with them on `train`."""
+        metrics = self.metrics(scorer)
+        return Trial(settings, metrics["mpr"], metrics)
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,12 @@ class Trial:
 
     mpr: float
     """On validation, in percent."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Several, on validation, if they were looked at."""
+
+    stops: tuple[Trial, ...] = field(default=(), repr=False)
+    """All that were judged along the fit, if it was judged on its way."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +82,16 @@ class Search:
     def best(self) -> Trial:
         """The one with the lowest validation MPR."""
         return min(self.trials, key=lambda trial: trial.mpr)
+
+    def best_by(self, metric: str) -> Trial:
+        """The one that is best by a metric, of all that were judged, on their way or at last.
+
+        Trials that were judged by MPR alone stand back; if all were, it is `best`.
+        """
+        judged = [each for trial in self.trials for each in (trial.stops or (trial,))]
+        judged = [each for each in judged if metric in each.metrics]
+        sign = -1.0 if metric.startswith("mpr") else 1.0
+        return max(judged, key=lambda each: sign * each.metrics[metric], default=self.best)
 
 
 OnTrial = Callable[[int, int, Trial], None]

@@ -1,0 +1,265 @@
+"""Accuracy of CF-NADE and of every baseline, tuned alike: python benchmarks/accuracy.py DATA.
+
+DATA is a folder with the Parquet files. For each data set and method: a search on validation, the
+choice written down, then fits with several seeds and one look at the test, written beside it.
+Each such cell is a file in benchmarks/results/accuracy/; cells that are there are not run again,
+so a run that was stopped goes on, and a choice whose test was seen stays as it is. Where a
+choice is there without a judgement, it is judged as chosen. To run a cell anew, delete its files.
+At the end, and with --report alone, everything goes into benchmarks/results/accuracy.json and
+docs/results.md.
+
+Cells run one after the other, on as many threads as OMP_NUM_THREADS says, or all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy_report import collect, write_document
+from accuracy_sets import ABLATED, QUICK, SETS, AccuracySet
+from threadpoolctl import threadpool_limits
+
+from cfnade import ImplicitCFNADE
+from cfnade.errors import TrainingError
+from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, Contender, contender
+from cfnade.evaluation.nested import Choice, Judgement, choose, judge
+from cfnade.evaluation.protocol import Protocol
+from cfnade.readout import Readout
+
+ROOT = Path(__file__).parent.parent
+CELLS = ROOT / "benchmarks" / "results" / "accuracy"
+METHODS = tuple(name for name in CONTENDERS if name != "random")
+DETERMINISTIC = {"popularity", "ease", "edlae", "slim", "lrec", "knn"}
+"""One seed is all there is."""
+
+OURS = ("cfnade", "cfnade-paper")
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "no direct path": {"direct": False},
+    "no tilt of popularity": {"popularity_tilt": 0.0},
+    "no item L2": {"item_l2": 0.0},
+    "uniform context": {"context_share": None},
+    "no dropout": {"dropout": 0.0},
+    "no average of weights": {"weight_average": 0.0},
+    "inputs not scaled by the history": {"input_scale": "alpha"},
+    "inputs not scaled": {"input_scale": "none"},
+    "bias from zero": {"bias_start": "zero"},
+}
+"""Each option of the default turned off, one at a time."""
+
+logger = logging.getLogger("accuracy")
+
+
+class Cell:
+    """One method on one data set: its choice, then its judgement, each in a file."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.choice_file = folder / f"{name}.choice.json"
+        self.judgement_file = folder / f"{name}.json"
+        self.users_file = folder / f"{name}.npz"  # too large to keep: .gitignore
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its test was seen."""
+        return self.judgement_file.exists()
+
+    def chosen(self) -> dict[str, Choice] | None:
+        """The choice by each metric, if it was made."""
+        if not self.choice_file.exists():
+            return None
+        return {m: Choice(**c) for m, c in json.loads(self.choice_file.read_text()).items()}
+
+    def keep_choice(self, chosen: dict[str, Choice]) -> None:
+        """Write the choice down, before the test is seen and never after."""
+        if self.is_done:
+            raise RuntimeError(f"{self.judgement_file} is there: its test was seen already")
+        _write(self.choice_file, {metric: asdict(choice) for metric, choice in chosen.items()})
+
+    def keep_judgements(self, judged: dict[str, Judgement], facts: dict[str, Any]) -> None:
+        """Write down what each choice reached; then the cell is done."""
+        arrays = {}
+        for by, judgement in judged.items():
+            for metric, sums in judgement.per_user.items():
+                arrays[f"{by}/{metric}/total"] = sums.total
+                arrays[f"{by}/{metric}/weight"] = sums.weight
+        np.savez_compressed(self.users_file, **arrays)
+        told = {
+            by: {f.name: getattr(j, f.name) for f in fields(j) if f.name != "per_user"}
+            for by, j in judged.items()
+        }
+        _write(self.judgement_file, {**facts, "judged": told})
+
+    def keep_failure(self, reason: str) -> None:
+        """Write down why there is no figure."""
+        _write(self.judgement_file, {"failed": reason})
+
+
+def _write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, indent=1, default=str) + "\n")
+    part.replace(path)  # whole or not at all
+
+
+def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contender]:
+    """The method's contender for each seed."""
+
+    def of_seed(seed: int) -> Contender:
+        candidate = contender(method, seed)
+        if dataset.max_memory_gb is not None and method in ("ease", "edlae"):
+            start = {**candidate.start, "max_memory_gb": dataset.max_memory_gb}  # type: ignore[attr-defined]
+            return replace(candidate, start=start)  # type: ignore[type-var]
+        return candidate
+
+    return of_seed
+
+
+def ablated(chosen: Choice, changes: dict[str, Any]) -> Callable[[int], Contender]:
+    """CF-NADE as it was chosen, but for an option; epochs and readout are found anew."""
+    found_in_fit = {"max_epochs", "direct", *(f.name for f in fields(Readout))}
+    kept = {n: v for n, v in chosen.settings.items() if n not in found_in_fit}
+    return lambda seed: CFNADEContender(seed, grid={}, changes={**kept, **changes})
+
+
+def run_cell(
+    cell: Cell,
+    contender_of: Callable[[int], Contender],
+    protocol: Protocol,
+    *,
+    by: tuple[str, ...],
+    trials: int,
+    seeds: list[int],
+) -> None:
+    """Choose and write down, then judge and write down; go on from what is there."""
+    started = time.perf_counter()
+    try:
+        chosen = cell.chosen()
+        if chosen is None:
+            chosen = choose(contender_of(0), protocol.validation, max_trials=trials, by=by)
+            cell.keep_choice(chosen)
+        judged: dict[str, Judgement] = {}
+        for metric in by:
+            same = [m for m in judged if chosen[m].settings == chosen[metric].settings]
+            judged[metric] = (
+                judged[same[0]]
+                if same
+                else judge(contender_of, chosen[metric].settings, protocol, seeds=seeds)
+            )
+    except TrainingError as error:
+        logger.warning("%s failed: %s", cell.judgement_file.stem, error)
+        cell.keep_failure(str(error))
+        return
+    cell.keep_judgements(judged, {"seconds": round(time.perf_counter() - started, 1)})
+    figures = {m: round(judged[m].metrics[m], 4) for m in by}
+    print(f"{cell.judgement_file.parent.name:22}{cell.judgement_file.stem:32}{figures}", flush=True)
+
+
+def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells: Path) -> None:
+    """Run all cells of a data set that are not there yet."""
+    folder = cells / name
+    methods = [m for m in options.methods if dataset.methods is None or m in dataset.methods]
+    todo = [m for m in methods if not Cell(folder, m).is_done]
+    ablations = [
+        key
+        for key, changes in ABLATIONS.items()
+        if name in options.ablated
+        and set(changes) <= set(ImplicitCFNADE().get_params())
+        and not Cell(folder, f"cfnade, {key}").is_done
+    ]
+    if not todo and not ablations:
+        return
+
+    @cache
+    def protocol() -> Protocol:
+        data, test = dataset.read(options.data)
+        made = Protocol(data, test, dataset.protocol_config())
+        facts = {"n_users": data.n_users, "n_items": data.n_items, "n_pairs": data.n_pairs}
+        _write(folder / "split.json", {"title": dataset.title, **facts, **made.facts})
+        return made
+
+    trials = min(options.trials, dataset.trials or options.trials)
+    for method in todo:
+        is_ours = method in OURS
+        run_cell(
+            Cell(folder, method),
+            contenders_of(method, dataset),
+            protocol(),
+            # One CF-NADE for all tables, the one chosen by MPR; a baseline may choose for each.
+            by=("mpr",) if is_ours else ("mpr", *_chosen_by(dataset)),
+            trials=1 if method == "cfnade-paper" else trials,
+            seeds=[0] if method in DETERMINISTIC else list(range(options.seeds)),
+        )
+    base = Cell(folder, "cfnade").chosen()
+    for key in ablations if base is not None else []:
+        run_cell(
+            Cell(folder, f"cfnade, {key}"),
+            ablated(base["mpr"], ABLATIONS[key]),
+            protocol(),
+            by=("mpr",),
+            trials=1,
+            seeds=[0],
+        )
+
+
+def _chosen_by(dataset: AccuracySet) -> tuple[str, ...]:
+    """Metrics beside MPR that a baseline's settings are chosen by."""
+    return ("ndcg@20",) if "ndcg@20" in dataset.metrics else ("ndcg@100",)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, nargs="?", default=Path(), help="folder of data sets")
+    parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces or commas")
+    parser.add_argument("--methods", default=" ".join(METHODS), help="names, likewise")
+    parser.add_argument("--trials", type=int, default=10, help="settings that each may try")
+    parser.add_argument("--seeds", type=int, default=3, help="final fits of what is not fixed")
+    parser.add_argument("--no-ablation", action="store_true", help="leave the ablation out")
+    parser.add_argument("--report", action="store_true", help="only write what is there")
+    parser.add_argument("--quick", action="store_true", help="a made-up set, kept to itself")
+    options = parser.parse_args()
+    options.methods = options.methods.replace(",", " ").split()
+    for method in options.methods:
+        contender(method)  # refuses unknown names
+    known = QUICK if options.quick else SETS
+    options.sets = list(QUICK) if options.quick else options.sets.replace(",", " ").split()
+    unknown = set(options.sets) - set(known)
+    if unknown:
+        parser.error(f"no data set {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
+    options.ablated = () if options.no_ablation else (tuple(QUICK) if options.quick else ABLATED)
+    if options.quick:
+        options.trials, options.seeds = min(options.trials, 2), min(options.seeds, 2)
+    return options
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    options = parsed()
+    cells, outcome = CELLS, ROOT / "benchmarks" / "results" / "accuracy.json"
+    sets = SETS
+    if options.quick:
+        sets = QUICK
+        cells = ROOT / "runs" / "accuracy-quick"
+        outcome = cells.with_suffix(".json")
+        shutil.rmtree(cells, ignore_errors=True)
+    n_threads = os.environ.get("OMP_NUM_THREADS")
+    with threadpool_limits(int(n_threads) if n_threads else None):
+        for name in [] if options.report else options.sets:
+            run_set(name, sets[name], options, cells)
+    collected = collect(cells, sets)
+    _write(outcome, collected)
+    write_document(collected, ROOT, cells.with_suffix(".md") if options.quick else None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""What the accuracy benchmark found, as one JSON and as a section of docs/results.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy_sets import PUBLISHED_GOWALLA, AccuracySet
+
+from cfnade.evaluation.metrics import UserSums
+from cfnade.evaluation.nested import against
+
+REFERENCE = "cfnade"
+START, END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
+NAMES = {
+    "mpr": "MPR %",
+    "ndcg@100": "nDCG@100",
+    "recall@20": "Recall@20",
+    "recall_full@20": "Recall@20, over all held out",
+    "ndcg@20": "nDCG@20",
+}
+MARKS = {"win": "", "loss": " **(ahead)**", "within noise": " (=)"}
+
+
+def collect(cells: Path, sets: Mapping[str, AccuracySet]) -> dict[str, Any]:
+    """All cells that are there, with how each method stands against CF-NADE."""
+    found = {}
+    for name, dataset in sets.items():
+        folder = cells / name
+        if not (folder / "split.json").exists():
+            continue
+        methods = {}
+        for file in sorted(folder.glob("*.json")):
+            if file.name != "split.json" and not file.name.endswith(".choice.json"):
+                methods[file.stem] = _method(folder, file.stem, dataset)
+        split = json.loads((folder / "split.json").read_text())
+        found[name] = {"split": split, "metrics": list(dataset.metrics), "methods": methods}
+    return {"reference": REFERENCE, "sets": found}
+
+
+def _method(folder: Path, name: str, dataset: AccuracySet) -> dict[str, Any]:
+    """One method on one data set: each metric under the settings chosen for it."""
+    kept = json.loads((folder / f"{name}.json").read_text())
+    if "failed" in kept:
+        return {"failed": kept["failed"]}
+    chosen = json.loads((folder / f"{name}.choice.json").read_text())
+    figures = {}
+    for metric in dataset.metrics:
+        by = chosen_by(metric, kept["judged"])
+        judged = kept["judged"][by]
+        figures[metric] = {
+            "mean": judged["metrics"][metric],
+            "interval": judged["intervals"][metric],
+            "by_seed": judged["by_seed"][metric],
+            "chosen_by": by,
+            "fit_seconds": judged["fit_seconds"],
+            **_against_reference(folder, name, metric, by),
+        }
+    return {
+        "figures": figures,
+        "choices": chosen,
+        "search_seconds": chosen["mpr"]["search_seconds"],
+        "n_settings": chosen["mpr"]["n_settings"],
+        "all_metrics": kept["judged"]["mpr"]["metrics"],
+    }
+
+
+def chosen_by(metric: str, judged: Mapping[str, Any]) -> str:
+    """By what the settings shown for a metric were chosen: MPR, or nDCG for lists."""
+    lists = [by for by in judged if by != "mpr"]
+    return lists[0] if lists and not metric.startswith("mpr") else "mpr"
+
+
+def _against_reference(folder: Path, name: str, metric: str, by: str) -> dict[str, Any]:
+    """CF-NADE less this method, user by user; nothing if the users are not at hand."""
+    reference, users = folder / f"{REFERENCE}.npz", folder / f"{name}.npz"
+    if name == REFERENCE or not reference.exists() or not users.exists():
+        return {}
+    difference, interval, verdict = against(
+        _sums(reference, "mpr", metric), _sums(users, by, metric), metric
+    )
+    return {"cfnade_less_this": difference, "interval_of_it": interval, "cfnade": verdict}
+
+
+def _sums(path: Path, by: str, metric: str) -> UserSums:
+    with np.load(path) as arrays:
+        return UserSums(arrays[f"{by}/{metric}/total"], arrays[f"{by}/{metric}/weight"])
+
+
+def write_document(collected: dict[str, Any], root: Path, instead: Path | None = None) -> None:
+    """Put the section into docs/results.md, between its marks, or into a file of its own."""
+    section = accuracy_section(collected)
+    if instead is not None:
+        instead.write_text(section)
+        return
+    path = root / "docs" / "results.md"
+    text = path.read_text()
+    if START in text:
+        before, _, rest = text.partition(START)
+        text = before + section.rstrip("\n") + rest.partition(END)[2]
+    else:
+        text = text.rstrip("\n") + "\n\n" + section
+    path.write_text(text)
+
+
+def accuracy_section(collected: dict[str, Any]) -> str:
+    """The tables, from what was collected."""
+    sets = collected["sets"]
+    lines = [START, "", "## Accuracy: every method, tuned alike", "", *_protocol_lines(), ""]
+    lines += _sizes(sets)
+    for metric in ("mpr", "ndcg@100", "recall@20"):
+        lines += _table(metric, {n: s for n, s in sets.items() if metric in s["metrics"]})
+    lines += _seconds(sets)
+    lines += _edges(sets)
+    if "gowalla-lightgcn" in sets:
+        lines += _gowalla(sets["gowalla-lightgcn"])
+    lines += _ablation(sets)
+    return "\n".join([*lines, END, ""])
+
+
+def _protocol_lines() -> list[str]:
+    return [
+        "`make bench-accuracy DATA=folder` (`benchmarks/accuracy.py`; outcomes in "
+        "`benchmarks/results/accuracy.json`). The split of each data set is fixed: its own test "
+        "part where it has one (pairs of users with items they had in train left out), else 10 % "
+        "of each user's items, seed 0. Each method tries the same number of settings on "
+        "validation, along its grid as long as validation MPR falls; the choice is written down, "
+        "then fitted on train and validation with three seeds (methods without chance: one) and "
+        "tested once. Figures are means over seeds with 95 % bootstrap intervals over users. "
+        "CF-NADE is one model for all tables, chosen by MPR; **a baseline's settings are chosen "
+        "by MPR for the MPR table and by validation nDCG for the others**, of all that its "
+        "search judged. `cfnade-paper` has the paper's own settings, without a search.",
+        "",
+        "Against `cfnade`, user by user (paired bootstrap): no mark, `cfnade` is better and the 95 "
+        "% interval of the difference leaves 0 out; (=), within noise; **(ahead)**, the other is "
+        "better.",
+    ]
+
+
+def _sizes(sets: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "| data | users | items | pairs | for validation | for the test | split |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, found in sets.items():
+        split = found["split"]
+        cells = [f"{split[f'n_{what}']:,}" for what in ("users", "items", "pairs")]
+        cells += [f"{split[f'n_{part}_pairs']:,}" for part in ("validation", "test")]
+        kind = "the files' own" if split["is_fixed_split"] else "random"
+        lines.append(f"| {name} | {' | '.join(cells)} | {kind} |")
+    return [*lines, ""]
+
+
+def _is_method(name: str) -> bool:
+    return not name.startswith(f"{REFERENCE}, ")  # not an ablation
+
+
+def _methods(sets: Mapping[str, Any]) -> list[str]:
+    """CF-NADE first, then the others as they come."""
+    names = dict.fromkeys(m for found in sets.values() for m in found["methods"] if _is_method(m))
+    ours = sorted(name for name in names if name.startswith(REFERENCE))
+    return ours + [name for name in names if name not in ours]
+
+
+def _table(metric: str, sets: Mapping[str, Any]) -> list[str]:
+    if not sets:
+        return []
+    methods = _methods(sets)
+    lower = " (lower is better)" if metric == "mpr" else ""
+    lines = [f"### {NAMES[metric]}{lower}", "", "| method | " + " | ".join(sets) + " |"]
+    lines.append("|---|" + "---|" * len(sets))
+    for method in methods:
+        cells = [_figure(found["methods"].get(method), metric) for found in sets.values()]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    counted = [
+        found["methods"][method]["figures"][metric]["cfnade"]
+        for found in sets.values()
+        for method in methods
+        if "cfnade" in found["methods"].get(method, {}).get("figures", {}).get(metric, {})
+    ]
+    told = ", ".join(f"{counted.count(kind)} {kind}" for kind in MARKS)
+    return [*lines, "", f"`cfnade` against the others: {told}.", ""]
+
+
+def _figure(method: dict[str, Any] | None, metric: str) -> str:
+    if method is None:
+        return ""
+    if "failed" in method:
+        return "not fitted"
+    figure = method["figures"][metric]
+    digits = 2 if metric == "mpr" else 4
+    low, high = figure["interval"]
+    mark = MARKS.get(figure.get("cfnade", "win"), "")
+    return f"{figure['mean']:.{digits}f} ({low:.{digits}f}-{high:.{digits}f}){mark}"
+
+
+def _seconds(sets: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "### Seconds",
+        "",
+        "Search on validation, and one final fit (of the MPR table); in brackets the settings "
+        "tried.",
+        "",
+        "| method | " + " | ".join(sets) + " |",
+        "|---|" + "---|" * len(sets),
+    ]
+    for name in _methods(sets):
+        cells = []
+        for found in sets.values():
+            method = found["methods"].get(name)
+            if method is None or "failed" in method:
+                cells.append("")
+                continue
+            figure = next(iter(method["figures"].values()))
+            fit = np.mean(figure["fit_seconds"])
+            cells.append(f"{method['search_seconds']:.0f} + {fit:.1f} ({method['n_settings']})")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _edges(sets: Mapping[str, Any]) -> list[str]:
+    """Where a choice ended at an end of its grid, and failures: what may be unfair to whom."""
+    told = [
+        f"{name}: {method} ({', '.join(kept['choices']['mpr']['at_edge'])})"
+        for name, found in sets.items()
+        for method, kept in found["methods"].items()
+        if _is_method(method) and "choices" in kept and kept["choices"]["mpr"].get("at_edge")
+    ]
+    failed = [
+        f"{name}: {method}: {kept['failed']}"
+        for name, found in sets.items()
+        for method, kept in found["methods"].items()
+        if "failed" in kept
+    ]
+    lines = []
+    if told:
+        lines += [f"Chosen at an end of the grid: {'; '.join(told)}.", ""]
+    if failed:
+        lines += [f"Not fitted: {'; '.join(failed)}.", ""]
+    return lines
+
+
+def _gowalla(found: dict[str, Any]) -> list[str]:
+    """The published protocol beside the published figures."""
+    lines = [
+        "### Gowalla, the split of NGCF and LightGCN",
+        "",
+        "Train and test as published; all items that are not in a user's train part are ranked, "
+        "and recall is over all held-out items. Published figures as their papers or RecZoo's "
+        "table give them; settings of ours are chosen on a part of train.",
+        "",
+        "| method | Recall@20 | nDCG@20 | search s | fit s | source |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in _methods({"": found}):
+        method = found["methods"][name]
+        if "failed" in method:
+            continue
+        figures = method["figures"]
+        cells = [_figure(method, metric) for metric in ("recall_full@20", "ndcg@20")]
+        fit = np.mean(figures["ndcg@20"]["fit_seconds"])
+        lines.append(
+            f"| {name} | {' | '.join(cells)} | {method['search_seconds']:.0f} | {fit:.0f} | here |"
+        )
+    for name, recall, ndcg, source in PUBLISHED_GOWALLA:
+        lines.append(f"| {name} | {recall:.4f} | {ndcg:.4f} | | | {source} |")
+    return [*lines, ""]
+
+
+def _ablation(sets: Mapping[str, Any]) -> list[str]:
+    """What each option of CF-NADE is worth: MPR / nDCG@100 without it."""
+    shown = {
+        name: found
+        for name, found in sets.items()
+        if any(not _is_method(method) for method in found["methods"])
+    }
+    if not shown:
+        return []
+    rows = dict.fromkeys(m for f in shown.values() for m in f["methods"] if not _is_method(m))
+    lines = [
+        "### What each option is worth",
+        "",
+        "CF-NADE as chosen, with one option off at a time; epochs and readout found anew on "
+        "validation, one seed. MPR % / nDCG@100 on test; +: MPR is worse without it beyond noise, "
+        "-: better.",
+        "",
+        "| CF-NADE | " + " | ".join(shown) + " |",
+        "|---|" + "---|" * len(shown),
+    ]
+    signs = {"win": " +", "loss": " -", "within noise": ""}
+    for row in (REFERENCE, *rows):
+        cells = []
+        for found in shown.values():
+            method = found["methods"].get(row)
+            if method is None or "failed" in method:
+                cells.append("" if method is None else "not fitted")
+                continue
+            metrics = method["all_metrics"]
+            sign = signs.get(method["figures"]["mpr"].get("cfnade", ""), "")
+            cells.append(f"{metrics['mpr']:.2f} / {metrics['ndcg@100']:.4f}{sign}")
+        lines.append(f"| {row.removeprefix(f'{REFERENCE}, ')} | {' | '.join(cells)} |")
+    return [*lines, ""]

@@ -1,0 +1,134 @@
+"""The data sets of the accuracy benchmark: how each is read, split and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from cfnade import Interactions, read_interactions
+from cfnade.data.datasets import complete_journey
+from cfnade.evaluation.protocol import ProtocolConfig
+
+METRICS = ("mpr", "ndcg@100", "recall@20")
+
+Parts = tuple[Interactions, Interactions | None]
+"""All counts, or the training part and the fixed test part."""
+
+
+@dataclass(frozen=True)
+class AccuracySet:
+    """One data set."""
+
+    title: str
+    read: Callable[[Path], Parts]
+    metrics: tuple[str, ...] = METRICS
+    """The tables it is in."""
+
+    trials: int | None = None
+    """Settings that each method may try; None for what the command says."""
+
+    methods: tuple[str, ...] | None = None
+    """Methods that can run on it; None for all."""
+
+    max_memory_gb: float | None = None
+    """For the dense linear models, where the catalogue is above what they take by themselves."""
+
+    is_extra: bool = False
+    """Beyond the six that count."""
+
+    def protocol_config(self) -> ProtocolConfig:
+        """The split is fixed: seed 0, or the files' own test part; unseen items are ranked."""
+        return ProtocolConfig(seed=0, candidates="unseen")
+
+
+def whole(name: str, **reading: object) -> Callable[[Path], Parts]:
+    """A table from which a test part is held out."""
+    return lambda folder: (read_interactions(folder / f"{name}.parquet", **reading), None)  # type: ignore[arg-type]
+
+
+def parted(name: str) -> Callable[[Path], Parts]:
+    """A table with a test part of its own."""
+    return lambda folder: (
+        read_interactions(folder / f"{name}-train.parquet"),
+        read_interactions(folder / f"{name}-test.parquet"),
+    )
+
+
+def tiny(folder: Path) -> Parts:
+    """Three hundred users of four tastes, for `--quick`; needs no file."""
+    rng = np.random.default_rng(0)
+    n_users, n_items, n_tastes = 300, 80, 4
+    taste = rng.integers(n_tastes, size=n_users)
+    fits = taste[:, None] == np.arange(n_items)[None, :] % n_tastes
+    popularity = rng.beta(1.0, 4.0, n_items)
+    watched = rng.random((n_users, n_items)) < np.where(fits, 0.2 + popularity, 0.3 * popularity)
+    counts = np.where(watched, rng.geometric(0.4, watched.shape), 0).astype(float)
+    return Interactions.from_matrix(csr_array(counts)), None
+
+
+FIVE = {"min_user_items": 5, "min_item_users": 5}
+
+SETS = {
+    "ml-1m": AccuracySet("MovieLens 1M", whole("ml-1m", count_col="rating", **FIVE)),
+    "lastfm-2k": AccuracySet("Last.fm 2K", whole("lastfm-2k", min_user_items=5, min_item_users=3)),
+    "online-retail": AccuracySet("Online Retail", whole("online-retail", **FIVE)),
+    "completejourney": AccuracySet(
+        "Complete Journey, product types", lambda folder: (complete_journey(), None)
+    ),
+    "gowalla-checkins": AccuracySet("Gowalla check-ins", parted("gowalla-checkins")),
+    "tafeng": AccuracySet("Ta-Feng", parted("tafeng")),
+    "online-retail-2009": AccuracySet(
+        "Online Retail, the year before", whole("online-retail-2009", **FIVE), is_extra=True
+    ),
+    "anime-5k": AccuracySet(
+        "Anime 5K", whole("anime-5k", count_col="rating", **FIVE), is_extra=True
+    ),
+    "movietweetings-100k": AccuracySet(
+        "MovieTweetings 100K",
+        whole("movietweetings-100k", count_col="rating", **FIVE),
+        is_extra=True,
+    ),
+    "foursquare-nyc": AccuracySet("Foursquare NYC", parted("foursquare-nyc"), is_extra=True),
+    "brightkite-checkins": AccuracySet(
+        "Brightkite check-ins", parted("brightkite-checkins"), is_extra=True
+    ),
+    "gowalla-lightgcn": AccuracySet(
+        "Gowalla, the split of NGCF and LightGCN",
+        parted("gowalla-lightgcn"),
+        metrics=("recall_full@20", "ndcg@20"),
+        trials=4,
+        methods=(
+            "popularity",
+            "imf",
+            "ials",
+            "knn",
+            "bpr",
+            "ease",
+            "edlae",
+            "cfnade",
+            "cfnade-paper",
+        ),
+        max_memory_gb=8.0,
+        is_extra=True,
+    ),
+}
+"""By name; the first six are those that count."""
+
+QUICK = {"tiny": AccuracySet("A made-up service", tiny)}
+
+ABLATED = ("lastfm-2k", "online-retail", "completejourney", "ml-1m")
+"""Where each option of CF-NADE is turned off in turn."""
+
+PUBLISHED_GOWALLA = (
+    ("NGCF", 0.1570, 0.1327, "Wang et al. 2019"),
+    ("YouTubeNet", 0.1754, 0.1473, "RecZoo's table"),
+    ("LightGCN", 0.1830, 0.1554, "He et al. 2020"),
+    ("LightGCN, PyTorch rerun, 3 layers", 0.1824, 0.1547, "LightGCN-PyTorch"),
+    ("UltraGCN", 0.1862, 0.1580, "Mao et al. 2021"),
+    ("SimpleX", 0.1872, 0.1557, "Mao et al. 2021; RecZoo's table"),
+)
+"""Recall@20 and nDCG@20 as published, all with all items but those in train ranked."""

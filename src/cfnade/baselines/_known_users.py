@@ -1,0 +1,100 @@
+"""Models with a vector for each user: whose history is whose, and vectors for new histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from cfnade.data.interactions import CountMatrix
+
+_NEWTON_STEPS = 50
+
+
+class KnownUsers:
+    """Finds the training user who has a given history, if there is one.
+
+    Of several users with the same history the first is found: they are told apart by nothing.
+    """
+
+    def __init__(self, counts: CountMatrix) -> None:
+        self._row_of: dict[bytes, int] = {}
+        for row in range(counts.shape[0]):
+            self._row_of.setdefault(_key(counts, row), row)
+
+    def vectors(
+        self,
+        histories: CountMatrix,
+        trained: NDArray[np.float32],
+        new_vector: Callable[[CountMatrix], NDArray[np.float32]],
+    ) -> NDArray[np.float32]:
+        """A vector for each history.
+
+        Args:
+            histories: (n_histories, n_items).
+            trained: The vectors of the training users, (n_users, k).
+            new_vector: Gives the vector of a history that nobody in training had, or an empty
+                one, as one row, (1, n_items).
+
+        Returns:
+            (n_histories, k).
+        """
+        vectors = np.empty((histories.shape[0], trained.shape[1]), dtype=np.float32)
+        for place, n_items in enumerate(np.diff(histories.indptr)):
+            row = self._row_of.get(_key(histories, place)) if n_items else None
+            vectors[place] = new_vector(histories[[place]]) if row is None else trained[row]
+        return vectors
+
+
+def _key(counts: CountMatrix, row: int) -> bytes:
+    pairs = slice(counts.indptr[row], counts.indptr[row + 1])
+    items = counts.indices[pairs].astype(np.int32)  # one width whatever scipy chose
+    key: bytes = items.tobytes() + counts.data[pairs].astype(np.float32).tobytes()
+    return key
+
+
+def logistic_weights(
+    features: NDArray[np.float32],
+    offset: NDArray[np.float32],
+    positive: NDArray[np.float32],
+    negative: NDArray[np.float32],
+    l2: float,
+) -> NDArray[np.float32]:
+    """The weights w of a weighted logistic regression on `s = features w + offset`, by Newton.
+
+    They minimise `sum(positive log(1 + e^-s) + negative log(1 + e^s)) + l2 / 2 |w|^2`.
+
+    Args:
+        features: (n, k).
+        offset: (n,).
+        positive: Weight of each row as a like, (n,).
+        negative: Weight of each row as no like, (n,).
+        l2: Above 0.
+
+    Returns:
+        (k,).
+    """
+    F = features.astype(np.float64)
+    w = np.zeros(F.shape[1])
+
+    def loss(w: NDArray[np.float64]) -> float:
+        s = F @ w + offset
+        terms = positive @ np.logaddexp(0.0, -s) + negative @ np.logaddexp(0.0, s)
+        return float(terms + l2 / 2 * (w @ w))
+
+    here = loss(w)
+    for _ in range(_NEWTON_STEPS):
+        p = expit(F @ w + offset)
+        gradient = F.T @ (negative * p - positive * (1.0 - p)) + l2 * w
+        curvature = (F.T * ((positive + negative) * p * (1.0 - p))) @ F + l2 * np.eye(len(w))
+        step = np.linalg.solve(curvature, gradient)
+        size = 1.0
+        while loss(w - size * step) > here and size > 1e-6:
+            size /= 2
+        w = w - size * step
+        before, here = here, loss(w)
+        if before - here <= 1e-10 * max(abs(here), 1.0):
+            break
+    return w.astype(np.float32)

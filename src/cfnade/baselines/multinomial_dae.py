@@ -1,0 +1,163 @@
+"""Mult-DAE (Liang et al. 2018): a denoising autoencoder with a multinomial likelihood, in torch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.baselines._checks import check_above_zero, check_at_least, check_share, check_stops
+from cfnade.baselines._histories import checked_histories
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.errors import MissingExtraError, TrainingError
+from cfnade.model.direct import likes_of
+from cfnade.threads import limited_threads
+
+
+class MultinomialDAE:
+    """Scores `V tanh(W x + b) + d`, with x the user's likes divided by their length.
+
+    "Variational Autoencoders for Collaborative Filtering" (WWW 2018), its denoising autoencoder
+    with one hidden layer: it maximises `sum_i t_i log softmax(scores)_i`, t the likes, while a
+    share of the entries of x is left out at random, by Adam. Trained in torch, scored in numpy. The
+    same `random_state` gives the same weights on the same number of threads.
+
+    Args:
+        n_hidden: Hidden units.
+        dropout: Share of the entries of x left out in training.
+        learning_rate: Step size.
+        weight_decay: L2 on the weights, as a part of the gradient.
+        batch_size: Users per update.
+        iterations: Passes over all users.
+        random_state: Seed of the first weights, the order of users and dropout.
+        n_threads: For torch; None takes what is available.
+
+    Attributes:
+        weights_: W (n_items, n_hidden), b (n_hidden,), V (n_items, n_hidden) and d (n_items,).
+    """
+
+    weights_: tuple[NDArray[np.float32], ...]
+
+    def __init__(
+        self,
+        n_hidden: int = 200,
+        dropout: float = 0.5,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        batch_size: int = 100,
+        iterations: int = 40,
+        random_state: int = 0,
+        n_threads: int | None = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.iterations = iterations
+        self.random_state = random_state
+        self.n_threads = n_threads
+
+    def fit(self, counts: CountMatrix) -> MultinomialDAE:
+        """Learn the weights; every count above zero is a like.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+
+        Returns:
+            Itself.
+
+        Raises:
+            ConfigError: If a setting has no meaning.
+            MissingExtraError: If torch is not installed.
+            TrainingError: If the loss is no longer finite.
+        """
+        for fitted in self.fits(counts, [self.iterations]):
+            self.__dict__.update(fitted.__dict__)
+        return self
+
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[MultinomialDAE]:
+        """Train once and stop at several passes on the way: tuning them costs one fit.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+            iterations: Where to stop, ascending; replaces the one of the constructor.
+
+        Yields:
+            A fitted model of its own for each stop, equal to one fitted for as long.
+
+        Raises:
+            ConfigError, MissingExtraError, TrainingError: As in `fit`.
+        """
+        self._check(iterations)
+        try:
+            import torch
+        except ImportError as error:
+            raise MissingExtraError("torch", "train", "the Mult-DAE baseline") from error
+        likes = likes_of(as_count_matrix(counts))
+        likes = likes[np.flatnonzero(np.diff(likes.indptr))]  # users who like something
+        n_users, n_items = likes.shape
+        generator = torch.Generator().manual_seed(self.random_state)
+
+        def weight(*shape: int) -> torch.Tensor:  # Glorot's normal start
+            spread = (2.0 / (n_items + self.n_hidden)) ** 0.5
+            first: torch.Tensor = spread * torch.randn(shape, generator=generator)
+            return first.requires_grad_()
+
+        W, V = weight(n_items, self.n_hidden), weight(n_items, self.n_hidden)
+        b = torch.zeros(self.n_hidden, requires_grad=True)
+        d = torch.zeros(n_items, requires_grad=True)
+        groups: list[dict[str, Any]] = [
+            {"params": [W, V], "weight_decay": self.weight_decay},
+            {"params": [b, d]},
+        ]
+        adam = torch.optim.Adam(groups, lr=self.learning_rate, fused=True)
+
+        def run_epoch() -> None:
+            order = torch.randperm(n_users, generator=generator).numpy()
+            for start in range(0, n_users, self.batch_size):
+                t = torch.from_numpy(likes[order[start : start + self.batch_size]].toarray())
+                x = torch.nn.functional.normalize(t, dim=1)
+                keep = torch.rand(x.shape, generator=generator) >= self.dropout
+                hidden = torch.tanh((x * keep / (1.0 - self.dropout)) @ W + b)
+                log_probs = torch.log_softmax(hidden @ V.T + d, dim=1)  # (batch, n_items)
+                loss = -(t * log_probs).sum(dim=1).mean()
+                if not torch.isfinite(loss):
+                    raise TrainingError(
+                        "the loss of Mult-DAE is no longer finite; lower the learning rate "
+                        f"(now {self.learning_rate:g})"
+                    )
+                adam.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                adam.step()
+
+        done = 0
+        for stop in iterations:
+            with limited_threads(self.n_threads):
+                for _ in range(stop - done):
+                    run_epoch()
+            done = stop
+            fitted = copy.copy(self)
+            fitted.iterations = stop
+            fitted.weights_ = tuple(each.detach().numpy().copy() for each in (W, b, V, d))
+            yield fitted
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Score every item for every history; see `Scorer`."""
+        W, b, V, d = self.weights_
+        histories = checked_histories(histories, len(W))
+        x = likes_of(histories)
+        lengths = np.diff(x.indptr)
+        x.data /= np.sqrt(np.repeat(lengths, lengths)).astype(np.float32)
+        hidden = np.tanh(x @ W + b)  # (n_users, n_hidden)
+        return np.asarray(hidden @ V.T + d)
+
+    def _check(self, iterations: Sequence[int]) -> None:
+        check_at_least("Mult-DAE", 1, n_hidden=self.n_hidden, batch_size=self.batch_size)
+        check_at_least("Mult-DAE", 0, weight_decay=self.weight_decay)
+        check_above_zero("Mult-DAE", learning_rate=self.learning_rate)
+        check_share("Mult-DAE", dropout=self.dropout)
+        check_stops(iterations)
