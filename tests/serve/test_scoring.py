@@ -154,15 +154,16 @@ class Calibrating:
 def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loaded):
     calibrated = LoadedModel(Calibrating(loaded.model), "films", (), "1", "now")
     asked = [
-        RecommendRequest(history={"film-0": 1, "stranger": 1}, n=3),
-        RecommendRequest(disliked=["film-0"], n=1),
+        RecommendRequest(history={"film-0": 1, "stranger": 1}, n=3, calibrate=True),
+        RecommendRequest(disliked=["film-0"], n=1, calibrate=True),
+        RecommendRequest(history={"film-0": 1}, n=1),
     ]
-    first, second = scoring.recommend(calibrated, asked)
+    first, second, third = scoring.recommend(calibrated, asked)
     assert calibrated.is_calibrated and not loaded.is_calibrated
     assert [entry["calibrated"] for entry in first["recommendations"]] == [0.5, 0.3, 0.1]
-    (seen,) = scoring.recommend(
-        calibrated, [RecommendRequest(history={"film-0": 1}, only=["film-0"], include_seen=True)]
-    )
+    only = {"only": ["film-0"], "include_seen": True, "calibrate": True}
+    (seen,) = scoring.recommend(calibrated, [RecommendRequest(history={"film-0": 1}, **only)])
+    assert "calibrated" not in third["recommendations"][0]  # nobody has asked
     assert "calibrated" not in seen["recommendations"][0]  # it has it already
     assert "calibrated" not in second["recommendations"][0]  # its model calibrates no dislikes
     assert "calibrated" not in scoring.recommend(loaded, asked)[0]["recommendations"][0]

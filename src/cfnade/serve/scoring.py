@@ -194,7 +194,7 @@ def _described(
         {**loaded.items[column], "probability": probability}
         for column, probability in zip(top.tolist(), _rounded(sigmoid(logits[top])), strict=True)
     ]
-    if loaded.is_calibrated and found:
+    if request.calibrate and loaded.is_calibrated and found:
         strongest = full_dislike(loaded.network.config)
         shown = calibrated(
             loaded.model,

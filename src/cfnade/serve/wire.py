@@ -84,6 +84,10 @@ class RecommendRequest(Evidence):
     explain: bool = Field(
         default=False, description="Tell which items of the history speak for each."
     )
+    calibrate: bool = Field(
+        default=False,
+        description="Give honest probabilities as well, if the model can; takes a second pass.",
+    )
     spread: bool = Field(default=False, description="Tell how the scores of all items spread.")
 
 
@@ -136,7 +140,7 @@ class Recommendation(Item):
 
     probability: float = Field(description="The network's sigmoid: ranks, but is too large.")
     calibrated: float | None = Field(
-        default=None, description="An honest probability, if the model has a calibrator."
+        default=None, description="With calibrate: an honest probability, if the model has one."
     )
     because: list[Effect] | None = Field(
         default=None, description="With explain: at most three items that speak most for it."

@@ -162,7 +162,7 @@ function reasonChip(reason, entry) {
     const without = entry.probability - reason.probability;
     return [
       `${percent(reason.probability, true)} points`,
-      `${entry.name}: ${percent(entry.probability)} % with ${reason.name}, ${percent(without)} % without.`,
+      `The score of ${entry.name} is ${percent(entry.probability)} % with ${reason.name}, ${percent(without)} % without.`,
     ];
   });
 }
