@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import sys
 
 import pytest
 
 from cfnade.cli import run
+from tests.markdown_examples import ROOT
 from tests.test_cli_model import KEPT
 
 
@@ -66,3 +69,22 @@ def test_an_empty_key_file_is_refused_not_taken_for_no_key(tmp_path, capsys):
     (tmp_path / "key").write_text("\n")
     assert run(["serve", str(KEPT), "--api-key-file", str(tmp_path / "key")]) == 2
     assert "the API key must be some ASCII text" in line_of(capsys)
+
+
+def options_of(words):
+    assert words[1] == "serve"
+    return [word for word in words if word.startswith("--")]
+
+
+def test_what_deployments_run_exists(capsys):
+    image = (ROOT / "deploy" / "Dockerfile").read_text()
+    lists = [json.loads(line) for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.+)$", image, re.M)]
+    unit = (ROOT / "deploy" / "cfnade-serve.service").read_text()
+    starts = [line.split() for line in re.findall(r"^#?ExecStart=(.+)$", unit, re.M)]
+    assert len(lists) == len(starts) == 2
+    assert run(["serve", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for words in [[*lists[0], *lists[1]], *starts]:
+        assert all(option in shown for option in options_of(words))
+    for name in re.findall(r"^COPY (?!--)(.+) \S+$", image, re.M):
+        assert all((ROOT / part).exists() for part in name.split())
