@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Generic, TypeVar
 
 from cfnade.serve.problems import overloaded
@@ -71,7 +72,7 @@ class Batcher(Generic[Asked, Answer]):
             size = min(len(self._waiting), self._most_together)
             taken = [self._waiting.popleft() for _ in range(size)]
             try:
-                found = await self.run(lambda asked=[a for a, _ in taken]: self._answer(asked))  # type: ignore[misc]
+                found = await self.run(partial(self._answer, [asked for asked, _ in taken]))
                 self._on_batch(size)
                 for (_, future), answer in zip(taken, found, strict=True):
                     if not future.done():  # who asked may have gone

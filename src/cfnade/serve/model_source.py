@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -91,10 +92,8 @@ class ModelSource:
                 is_asked_for = self._wake.is_set()
                 self._wake.clear()
                 try:
-                    await loop.run_in_executor(
-                        thread,
-                        lambda asked=is_asked_for: self.check(is_asked_for=asked),  # type: ignore[misc]
-                    )
+                    look = partial(self.check, is_asked_for=is_asked_for)
+                    await loop.run_in_executor(thread, look)
                 except Exception as error:  # nothing may end the watch
                     logger.error("looking for a new model failed: %s", type(error).__name__)
 

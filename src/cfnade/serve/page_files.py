@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from starlette.requests import Request
@@ -36,7 +37,7 @@ def page_routes() -> list[Route]:
     ]
 
 
-def _sender(path: Path):  # type: ignore[no-untyped-def]
+def _sender(path: Path) -> Callable[[Request], Awaitable[Response]]:
     content = path.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     headers = {**HEADERS, "etag": tag, "content-type": KINDS[path.suffix]}
