@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     "silu": lambda x: x * sigmoid(x),
     "identity": lambda x: x,
 }
+
+_FEW = 7  # histories, up to which overheads count; see `_rows_times`
+_BLOCK_BYTES = 1 << 19  # of weights that stay in the cache
 
 
 class NumpyNetwork:
@@ -68,9 +72,10 @@ class NumpyNetwork:
         """
         A_scale = dislike_scale(self.config)
         W, A = self.weights["like_weight"], self.weights["dislike_weight"]
-        weights = with_values(ratings, input_weight(self.context(ratings), self.config))
-        likes = with_values(ratings, np.full(ratings.nnz, A_scale, dtype=np.float32))
-        first: NDArray[np.float32] = self.empty_input + weights @ W - likes @ A
+        weight = input_weight(self.context(ratings), self.config)  # (n_pairs,)
+        one = np.full(ratings.nnz, A_scale, dtype=np.float32)
+        first: NDArray[np.float32] = self.empty_input + _row_sums(ratings, weight, W)
+        first -= _row_sums(ratings, one, A)
         if disliked is not None:
             # Not normalised by `input_scale`: that sums over the liked items alone.
             more = with_values(disliked, (A_scale * (disliked.data - 1.0)).astype(np.float32))
@@ -107,15 +112,41 @@ class NumpyNetwork:
         return logits
 
 
+def _row_sums(
+    pairs: csr_array, values: NDArray[np.floating], weights: NDArray[np.float32]
+) -> NDArray[np.floating]:
+    """The product of a sparse matrix with a dense one; for a few users without making the first.
+
+    Args:
+        pairs: Where its values are, sparse, (n_users, n_items).
+        values: Its values, (n_pairs,).
+        weights: (n_items, n_hidden).
+
+    Returns:
+        (n_users, n_hidden).
+    """
+    if pairs.shape[0] > _FEW:
+        return np.asarray(with_values(pairs, values) @ weights)
+    places = [slice(*ends) for ends in pairwise(pairs.indptr.tolist())]
+    sums = np.zeros((len(places), weights.shape[1]), np.result_type(values, weights))
+    for total, place in zip(sums, places, strict=True):
+        np.dot(values[place], weights[pairs.indices[place]], out=total)
+    return sums
+
+
 def _rows_times(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`rows @ weights.T`, a few rows one by one.
+    """`rows @ weights.T`, for a few rows a block of weights at a time.
 
     For a product of matrices BLAS first copies all of the weights into an order of its own, which
-    takes longer than reading them three times.
+    pays from eight rows on. Below that each block is multiplied by one row after the other while
+    it is in the cache.
     """
-    if len(rows) > 3:
+    if len(rows) > _FEW:
         return np.asarray(rows @ weights.T)
     products = np.empty((len(rows), len(weights)), dtype=np.result_type(rows, weights))
-    for row, product in zip(rows, products, strict=True):
-        np.dot(weights, row, out=product)
+    size = max(1, _BLOCK_BYTES // max(1, weights[:1].nbytes)) if len(rows) > 1 else len(weights)
+    for start in range(0, len(weights), size):
+        block = weights[start : start + size]
+        for row, product in zip(rows, products, strict=True):
+            np.dot(block, row, out=product[start : start + size])
     return products
