@@ -320,7 +320,7 @@ def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys
 
 def test_every_command_has_help_with_an_example(capsys):
     for command in (["demo"], ["fit"], ["evaluate"], ["compare"], ["sweep"], ["recommend"],
-                    ["similar"], ["explain"],
+                    ["similar"], ["explain"], ["tune"],
                     ["data", "describe"], ["data", "simulate"]):  # fmt: skip
         assert run([*command, "--help"]) == 0
         assert f"Example: cfnade {' '.join(command)}" in capsys.readouterr().out

@@ -26,6 +26,7 @@ from cfnade.model.artifact import Artifact, load_artifact, save_artifact
 from cfnade.model.config import PRESETS, Activation, BiasStart, InputScale, Optimizer, Schedule
 from cfnade.ranking import Ranked, stack
 from cfnade.readout import Readout
+from cfnade.settings_file import read_settings
 from cfnade.sklearn_rules import parameter_names, representation, tags
 
 if TYPE_CHECKING:
@@ -158,6 +159,16 @@ class ImplicitCFNADE:
         if preset not in PRESETS:
             raise ConfigError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
         return cls(**PRESETS[preset]).set_params(**changes)
+
+    @classmethod
+    def from_settings(cls, path: str | Path, **changes: Any) -> ImplicitCFNADE:
+        """Make one with the settings of a file that `cfnade tune` wrote, changed where given.
+
+        Raises:
+            ConfigError: If it cannot be read, or there is no such setting.
+        """
+        file = read_settings(path)
+        return cls.from_preset(file.preset, **{**file.settings, **changes})
 
     # scikit-learn's rules ----------------------------------------------------------------------
 
