@@ -13,9 +13,9 @@ LAYERS = [
     ["data.interactions", "data.feedback"],
     ["data.ratings", "data.splitting", "data.catalogue", "data.describe", "data.ingest"],
     ["data"],  # datasets, fingerprints and the simulated service
-    ["evaluation.ranking"],
+    ["calibration", "evaluation.ranking"],
     ["evaluation.bootstrap", "evaluation.metrics"],
-    ["evaluation.evaluate"],
+    ["evaluation.calibration", "evaluation.evaluate"],
     ["model.config", "model.files", "model.ids", "model.direct"],
     ["model.inputs", "model.sparse", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],

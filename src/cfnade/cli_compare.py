@@ -77,7 +77,7 @@ def evaluate_command(
             config=_protocol(test_share, seed, candidates, ratings_from),
             on_progress=on_progress,
         )
-    console.tell(console.comparison_table(comparison), comparison.to_json(), json_file)
+    console.show_comparison(comparison, json_file)
 
 
 def compare_command(
@@ -112,7 +112,7 @@ def compare_command(
             max_trials=trials,
             on_progress=on_progress,
         )
-    console.tell(console.comparison_table(comparison), comparison.to_json(), json_file)
+    console.show_comparison(comparison, json_file)
 
 
 def sweep_command(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cfnade.calibration import Calibrator
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import TrainingError
@@ -47,6 +48,9 @@ class Trial:
 
     mpr: float
     """On validation, in percent."""
+
+    calibrator: Calibrator | None = field(default=None, repr=False)
+    """What makes probabilities of the scores, fitted on validation; None if there are none."""
 
 
 @dataclass(frozen=True)
