@@ -58,7 +58,7 @@ class Calibrator:
     """Of the pieces, above 0, (n_segments,)."""
 
     history_slope: float
-    """What a longer history adds for all items alike: more was held out of it."""
+    """What a longer history adds for all items alike: more is held out of it, and scores change."""
 
     shortest_history: int
     """Items in the shortest history that it was fitted on; shorter ones count as this."""
