@@ -30,8 +30,9 @@ N_SEGMENTS = 6
 LEAST_SLOPE = 0.01
 """The curve rises everywhere, so that no two items change places."""
 
-MOST_USERS = 2_000
-"""Whose held-out items it is fitted on."""
+MOST_USERS, LEAST_USERS, MOST_PAIRS = 2_000, 200, 10_000_000
+"""Whose held-out items it is fitted on: users at most, and fewer where their pairs with all items
+would be more than these, but not fewer than the least."""
 
 N_PAIRS = 200_000
 """Pairs that were not held out are sampled down to about this many."""
@@ -164,7 +165,8 @@ def fit_calibrator(
         raise DataError("some held-out pairs are in the histories too; drop them from one side")
     rng = np.random.default_rng(rng)
     users = np.flatnonzero(np.diff(histories.indptr))
-    users = np.sort(rng.permutation(users)[:MOST_USERS])
+    n_users = min(MOST_USERS, max(LEAST_USERS, MOST_PAIRS // histories.shape[1]))
+    users = np.sort(rng.permutation(users)[:n_users])
     histories, held_out = histories[users], held_out[users]
     if held_out.nnz == 0:
         raise DataError("nothing is held out from users with a history; hold something out first")
