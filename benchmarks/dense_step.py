@@ -16,11 +16,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 class DenseStep:
     """Holds the weights and makes one update at a time."""
 
-    def __init__(self, n_items: int, n_hidden: int, alpha: float) -> None:
+    def __init__(
+        self, n_items: int, n_hidden: int, alpha: float, *, one_context: bool = False
+    ) -> None:
+        """Draw the weights; with `one_context` a batch shares its context, as the engine's do."""
+
         def weight(*shape: int, std: float) -> nn.Parameter:
             return nn.Parameter(torch.randn(shape) * std)
 
-        self.alpha = alpha
+        self.alpha, self.one_context = alpha, one_context
         self.W = weight(n_items, n_hidden, std=n_hidden**-0.5)
         self.A = weight(n_items, n_hidden, std=0.0)
         self.b = weight(n_hidden, std=0.0)
@@ -35,7 +39,7 @@ class DenseStep:
         n_users, n_items = rating.shape
         like = (rating > 0).float()
         confidence = 1.0 + self.alpha * rating
-        in_context = _contexts(n_users, n_items)
+        in_context = _contexts(1 if self.one_context else n_users, n_items).expand(n_users, -1)
         known = like * confidence / (1.0 + self.alpha) * in_context
         unknown = (1.0 - like) * in_context / n_items
         hidden = torch.tanh(self.b + known @ self.W + unknown @ self.A)

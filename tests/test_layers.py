@@ -17,7 +17,7 @@ LAYERS = [
     ["evaluation.bootstrap", "evaluation.metrics"],
     ["evaluation.calibration", "evaluation.evaluate"],
     ["model.config", "model.files", "model.ids", "model.direct"],
-    ["model.inputs", "model.sparse", "model.tensors", "model.weights"],
+    ["model.inputs", "model.neighbours", "model.sparse", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],
     ["model.warm_start"],
     ["model.input_layer", "model.objective", "model.start"],

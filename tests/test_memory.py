@@ -7,11 +7,12 @@ import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.errors import ConfigError
-from cfnade.memory import parse_bytes, plan_memory
+from cfnade.memory import parse_bytes, plan_memory, plan_recommending
 from cfnade.model.config import ModelConfig, TrainingConfig
 from tests.networks import random_counts
 
-PAPER = {"n_pairs": 16_000_000, "model": ModelConfig(17_348), "training": TrainingConfig()}
+SIZE = {"n_users": 444_480, "n_pairs": 16_000_000, "model": ModelConfig(17_348)}
+PAPER = {**SIZE, "training": TrainingConfig()}
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,13 @@ def test_other_texts_are_refused(limit):
 
 
 def test_a_limit_costs_scores_held_at_once_first_and_the_direct_path_then():
-    free = plan_memory(**PAPER, direct=True)
-    assert free == plan_memory(**PAPER, direct=True, limit=free.total)
-    tight = plan_memory(**PAPER, direct=True, limit=free.total - 10**8)
-    assert tight.direct == free.direct and tight.total <= free.total - 10**8
+    smaller = {**PAPER, "model": ModelConfig(12_000)}  # all pairs of items are counted at once
+    free = plan_memory(**smaller, direct=True)
+    assert free == plan_memory(**smaller, direct=True, limit=free.total)
+    tight = plan_memory(**smaller, direct=True, limit=free.total - 10**7)
+    assert tight.direct == free.direct and tight.total <= free.total - 10**7
     assert tight.block < free.block
-    tighter = plan_memory(**PAPER, direct=True, limit=free.total - 10**9)
+    tighter = plan_memory(**smaller, direct=True, limit=free.total - 3 * 10**8)
     assert tighter.direct == 0 and tighter.block == free.block
     with pytest.raises(ConfigError, match=r"more than the limit of 1\.0 GB; allow more"):
         plan_memory(**PAPER, direct=True, limit=10**9)
@@ -49,8 +51,44 @@ def test_fit_keeps_to_the_limit_and_tells_its_plan(caplog):
     small = {"n_hidden": 4, "max_epochs": 2}
     with caplog.at_level(logging.INFO, logger="cfnade"):
         free = ImplicitCFNADE(**small).fit(counts)
-    assert "fitting takes about 0.5 GB at most" in caplog.text
+    assert "fitting takes about 0.4 GB at most" in caplog.text
     limited = ImplicitCFNADE(**small, memory_limit="410MB").fit(counts)  # small blocks
     np.testing.assert_allclose(limited.scores(counts), free.scores(counts), rtol=1e-5)
     with pytest.raises(ConfigError, match="more than the limit"):
         ImplicitCFNADE(**small, memory_limit="1MB").fit(counts)
+
+
+def test_a_warm_start_is_planned_for():
+    warm = {**PAPER, "training": TrainingConfig(warm_start=True)}
+    plan = plan_memory(**warm, direct=False)
+    assert plan.warm_start > plan.update
+    assert plan.total > plan_memory(**PAPER, direct=False).total
+    assert "warm start 1.8" in plan.describe()
+
+
+def test_recommending_holds_fewer_scores_when_memory_is_short():
+    everyone = {**SIZE, "n": 10}
+    free = plan_recommending(**everyone)
+    assert free.total < 4 * 2**30
+    tight = plan_recommending(**everyone, limit=free.total - 10**7)
+    assert tight.total <= free.total - 10**7 and tight.block < free.block
+    with pytest.raises(ConfigError, match="recommend for fewer users at a time"):
+        plan_recommending(**everyone, limit=10**8)
+
+
+def test_recommend_keeps_to_the_limit_with_the_same_answers(caplog):
+    counts = random_counts(60, 20)
+    model = ImplicitCFNADE(n_hidden=4, max_epochs=2).fit(counts)
+    users = np.arange(60)
+    ids, scores = model.recommend(users, counts, N=3)
+    model.set_params(memory_limit="401MB")
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        limited_ids, limited_scores = model.recommend(users, counts, N=3)
+    assert "recommending takes about 0.4 GB at most" in caplog.text
+    np.testing.assert_array_equal(limited_ids, ids)
+    np.testing.assert_allclose(limited_scores, scores, rtol=1e-5)
+    model.set_params(memory_limit="1MB")
+    with pytest.raises(ConfigError, match="recommending takes"):
+        model.recommend(users, counts, N=3)
+    with pytest.raises(ConfigError, match="train on fewer users at a time"):
+        model.partial_fit(counts)

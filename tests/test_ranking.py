@@ -32,10 +32,9 @@ def test_top_items_of_many_chunks_equal_a_plain_sort_too(seed, n, n_values):
     assert [top.tolist() for top in top_items(scores, n)] == [plain_sort(s, n) for s in scores]
 
 
-def test_blocks_cover_all_rows_within_the_memory_allowed(monkeypatch):
-    monkeypatch.setattr(ranking, "BLOCK_BYTES", 4 * 10 * 3)
-    assert list(blocks(7, 10)) == [slice(0, 3), slice(3, 6), slice(6, 7)]
-    assert list(blocks(2, 1000)) == [slice(0, 1), slice(1, 2)]  # one row at least
+def test_blocks_cover_all_rows_within_the_memory_allowed():
+    assert list(blocks(7, 10, 4 * 10 * 3)) == [slice(0, 3), slice(3, 6), slice(6, 7)]
+    assert list(blocks(2, 1000, 4 * 10 * 3)) == [slice(0, 1), slice(1, 2)]  # one row at least
     assert list(blocks(0, 10)) == []
 
 

@@ -6,7 +6,7 @@ import pytest
 from cfnade import ImplicitCFNADE
 from cfnade.data.feedback import popularity_logit
 from cfnade.errors import ConfigError
-from cfnade.model.direct import direct_weight, item_item_weights, strongest_neighbours
+from cfnade.model.neighbours import NeighbourRegression, direct_weight
 from cfnade.readout import GRID, Readout, ReadoutConfig, ReadoutMaker
 from tests.networks import random_counts, random_numpy_network
 
@@ -28,7 +28,7 @@ def network():
 def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
     readout = Readout(direct_l2=7.0, direct_neighbours=4, direct_gain=3.0, popularity_tilt=-0.25)
     actual = ReadoutMaker(ReadoutConfig(), ratings).add(network, readout).logits(ratings)
-    neighbours, weight = strongest_neighbours(item_item_weights(ratings, 7.0, 0.5), 4)
+    neighbours, weight = NeighbourRegression(ratings, 0.5).neighbours(7.0, 4)
     likes = (ratings.toarray() > 0).astype(float)
     expected = network.logits(ratings) + 3.0 * likes @ direct_weight(neighbours, weight).toarray()
     expected -= 0.25 * popularity_logit(ratings)

@@ -19,7 +19,7 @@ from cfnade.filters import Candidates, Items, ItemSets, item_sets
 from cfnade.fitting import NetworkScorer
 from cfnade.model.inference import sigmoid
 from cfnade.model.inputs import full_dislike
-from cfnade.ranking import Ranked, blocks, top_items
+from cfnade.ranking import BLOCK_BYTES, Ranked, blocks, top_items
 from cfnade.similarity import ItemSimilarity, similar_histories
 
 
@@ -85,6 +85,7 @@ class Answers:
         n: int,
         candidates: Candidates,
         disliked: CountMatrix | None = None,
+        block_bytes: int = BLOCK_BYTES,
     ) -> list[Ranked]:
         """The best candidates of each user with their probabilities, a block at a time.
 
@@ -93,12 +94,13 @@ class Answers:
             n: Items for each at most.
             candidates: To choose from.
             disliked: Confidences, (1, n_items), where there is one user.
+            block_bytes: Scores to hold at once.
 
         Returns:
             One answer for each user.
         """
         found = []
-        for rows in blocks(*histories.shape):
+        for rows in blocks(histories.shape[0], histories.shape[1], block_bytes):
             ratings = self.scorer.relative_rating.transform(histories[rows])
             logits = self.scorer.network.logits(ratings, disliked)
             candidates.rule_out(logits, rows)

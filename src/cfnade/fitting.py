@@ -259,6 +259,7 @@ def _plan(
     if reading.direct and not has_direct:
         logger.info("no direct item-item path: %d items are too many for it", model.n_items)
     plan = plan_memory(
+        known.shape[0],
         known.nnz,
         model,
         TrainingConfig(**settings_of(TrainingConfig, settings)),

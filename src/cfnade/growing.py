@@ -16,7 +16,8 @@ from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
 from cfnade.fitting import Callbacks, NetworkScorer, plain_settings, settings_of
-from cfnade.model.config import TrainingConfig
+from cfnade.memory import parse_bytes, plan_memory
+from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import dislike_scale
 from cfnade.model.new_items import with_new_items
@@ -65,7 +66,8 @@ def grow(
     Args:
         scorer: The network so far, with its count distributions; it is not changed.
         counts: More data, (n_users, n_items): columns are those of the network, then new items.
-        settings: Fields of `TrainingConfig` and `ReadoutConfig` by name, and `n_threads`.
+        settings: Fields of `TrainingConfig` and `ReadoutConfig` by name, `n_threads` and
+            `memory_limit`.
         n_epochs: Passes over the data; with 0 new items are added and nothing is trained.
         train_items: `all` trains all weights; `new` W, V and d of the new items alone.
         readout: What was added to the network after training.
@@ -105,6 +107,7 @@ def grow(
     weights["output_bias"] -= tilt[:n_known]
     weights = with_new_items(weights, rated)
     config = replace(before.config, n_items=n_items)
+    _check_memory(counts, config, training, settings.get("memory_limit"))
     weights["dislike_weight"] *= np.float32(dislike_scale(before.config) / dislike_scale(config))
     epochs: list[Epoch] = []
     is_trained = np.arange(n_items) >= n_known if train_items == "new" else np.ones(n_items, bool)
@@ -130,6 +133,21 @@ def grow(
             maker = ReadoutMaker(ReadoutConfig(**settings_of(ReadoutConfig, settings)), rated)
             weights |= _neighbours(before, maker, readout, keep=0 if has_most else n_known)
     return Grown(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
+
+
+def _check_memory(
+    counts: CountMatrix, config: ModelConfig, training: TrainingConfig, limit: str | None
+) -> None:
+    """Tell what training takes of memory, and refuse what does not fit."""
+    allowed = None if limit is None else parse_bytes(limit)
+    has_direct = config.n_neighbours > 0
+    plan = plan_memory(counts.shape[0], counts.nnz, config, training, direct=has_direct)
+    logger.info("%s", plan.describe())
+    if allowed is not None and plan.total > allowed:
+        raise ConfigError(
+            f"{plan.describe()}: more than the limit of {limit}; allow more, or train on fewer "
+            "users at a time"
+        )
 
 
 def _train() -> Callable[..., Trained]:

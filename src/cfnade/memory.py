@@ -1,4 +1,4 @@
-"""What fitting needs of memory, and how it is made to fit a limit."""
+"""What fitting and recommending need of memory, and how they are made to fit a limit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cfnade.errors import ConfigError
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.neighbours import regression_bytes
 from cfnade.ranking import BLOCK_BYTES
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -15,6 +16,9 @@ _INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
 _LEAST_BLOCK = 2**20
 _PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and what is made on the way
 _WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
+_WARM_COPIES = 4  # of users by hidden units, in the randomised SVD of a warm start
+_ANSWER_BYTES = 40  # id and score of a recommended item, and what is made on the way
+_BLOCK_COPIES = 3  # scores, the direct path's part of them, and what selecting marks
 
 
 def parse_bytes(limit: str | float) -> int:
@@ -47,15 +51,19 @@ class MemoryPlan:
     """Of one update: logits of a batch."""
 
     direct: int
-    """Of the closed form of the direct path; 0 without it."""
+    """Of the regressions of the direct path; 0 without it."""
+
+    warm_start: int
+    """Of the closed form that training starts from; 0 without it."""
 
     block: int
     """Of the scores that are held at once when judging."""
 
     @property
     def total(self) -> int:
-        """At the same time at most: the direct path comes when training is over."""
-        return _INTERPRETER + self.data + self.weights + max(self.update, self.direct) + self.block
+        """At the same time at most: warm start, updates and direct path come one by one."""
+        in_turn = max(self.warm_start, self.update, self.direct)
+        return _INTERPRETER + self.data + self.weights + in_turn + self.block
 
     def describe(self) -> str:
         """In one line."""
@@ -63,14 +71,15 @@ class MemoryPlan:
             "data": self.data,
             "weights": self.weights,
             "an update": self.update,
+            "warm start": self.warm_start,
             "direct path": self.direct,
             "a block of scores": self.block,
         }
-        told = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in parts.items() if size)
-        return f"fitting takes about {self.total / 1e9:.1f} GB at most ({told})"
+        return f"fitting takes about {_told(self.total, parts)}"
 
 
 def plan_memory(
+    n_users: int,
     n_pairs: int,
     model: ModelConfig,
     training: TrainingConfig,
@@ -83,6 +92,7 @@ def plan_memory(
     To fit, fewer scores are held at once; then the direct path is left out.
 
     Args:
+        n_users: With a history.
         n_pairs: Of users and items.
         model: The network.
         training: How it is trained.
@@ -102,7 +112,8 @@ def plan_memory(
         data=_PAIR_BYTES * n_pairs,
         weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
         update=4 * training.batch_size * n_targets * 2,
-        direct=int(4 * n_items**2 * 1.1) if direct else 0,
+        direct=regression_bytes(n_items) if direct else 0,
+        warm_start=4 * n_users * model.n_hidden * _WARM_COPIES if training.warm_start else 0,
         block=2 * BLOCK_BYTES,
     )
     if limit is None:
@@ -121,3 +132,80 @@ def _with_smaller_block(plan: MemoryPlan, limit: int) -> MemoryPlan:
     """Hold as many scores at once as the limit leaves room for, and a few at least."""
     too_much = max(0, plan.total - limit)
     return replace(plan, block=max(_LEAST_BLOCK, plan.block - too_much))
+
+
+@dataclass(frozen=True)
+class RecommendingPlan:
+    """Bytes that the parts of recommending take at most."""
+
+    weights: int
+    """Of the network."""
+
+    histories: int
+    """Counts, and what is made of them."""
+
+    answers: int
+    """Ids and scores of all users."""
+
+    block: int
+    """Of the scores that are held at once, float32."""
+
+    @property
+    def total(self) -> int:
+        """At the same time at most."""
+        scores = _BLOCK_COPIES * self.block
+        return _INTERPRETER + self.weights + self.histories + self.answers + scores
+
+    def describe(self) -> str:
+        """In one line."""
+        parts = {
+            "weights": self.weights,
+            "histories": self.histories,
+            "answers": self.answers,
+            "a block of scores": _BLOCK_COPIES * self.block,
+        }
+        return f"recommending takes about {_told(self.total, parts)}"
+
+
+def plan_recommending(
+    n_users: int, n_pairs: int, n: int, model: ModelConfig, *, limit: int | None = None
+) -> RecommendingPlan:
+    """Estimate what recommending takes; with a limit, hold as many scores at once as fit.
+
+    Args:
+        n_users: To recommend for.
+        n_pairs: Of users and items in their histories.
+        n: Items for each user.
+        model: The network.
+        limit: Bytes.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ConfigError: If not even the scores of one user fit.
+    """
+    per_item = 4 * 3 * model.n_hidden + 12 * model.n_neighbours
+    plan = RecommendingPlan(
+        weights=model.n_items * per_item,
+        histories=_PAIR_BYTES // 4 * n_pairs,
+        answers=_ANSWER_BYTES * n_users * n,
+        block=BLOCK_BYTES,
+    )
+    if limit is None or plan.total <= limit:
+        return plan
+    one_user = 4 * model.n_items
+    too_much = -(-(plan.total - limit) // _BLOCK_COPIES)
+    plan = replace(plan, block=max(one_user, plan.block - too_much))
+    if plan.total > limit:
+        raise ConfigError(
+            f"{plan.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or "
+            "recommend for fewer users at a time"
+        )
+    return plan
+
+
+def _told(total: int, parts: dict[str, int]) -> str:
+    """Sizes in GB, in words."""
+    told = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in parts.items() if size)
+    return f"{total / 1e9:.1f} GB at most ({told})"

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_BYTES = 64 * 2**20
-"""Float32 scores that are held at once."""
+BLOCK_BYTES = 16 * 2**20
+"""Float32 scores that are held at once: few enough to stay in a large cache."""
 
 _CHUNK = 64  # items
 
@@ -17,14 +17,14 @@ Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
 """Ids and scores, best first."""
 
 
-def rows_per_block(n_columns: int) -> int:
+def rows_per_block(n_columns: int, block_bytes: int = BLOCK_BYTES) -> int:
     """Rows of scores that fit in a block, at least one."""
-    return max(1, BLOCK_BYTES // (4 * max(n_columns, 1)))
+    return max(1, block_bytes // (4 * max(n_columns, 1)))
 
 
-def blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Cut rows into blocks whose scores stay within `BLOCK_BYTES`."""
-    size = rows_per_block(n_columns)
+def blocks(n_rows: int, n_columns: int, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
+    """Cut rows into blocks whose scores stay within `block_bytes`, one row at least."""
+    size = rows_per_block(n_columns, block_bytes)
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 

@@ -2,7 +2,7 @@
 
 The network squeezes a history through its hidden layer and loses pairs of rare items on the way.
 The direct path gives them back: `logits = d + V h + x B`, with B the strongest positive weights of
-a closed-form linear model (EDLAE). It is added to the trained network rather than trained with
+a linear model (`model/neighbours.py`). It is added to the trained network rather than trained with
 it: in training B has seen the very pairs it predicts, and looks far surer than it is to others.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,14 @@ from scipy.sparse import csr_array
 from cfnade.data.feedback import check_number, popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
-from cfnade.model.direct import item_item_weights, strongest_neighbours
 from cfnade.model.inference import NumpyNetwork
+from cfnade.model.neighbours import NeighbourRegression
 
-DIRECT_UP_TO = 20_000
-"""Items up to which the direct path is used: its closed form needs an array of items by items, 1.6
-GB here, and time that grows with the third power."""
+DIRECT_UP_TO = 200_000
+"""Items up to which the direct path is used: each is a regression of about a millisecond."""
 
-SEARCH_L2_UP_TO = 8_000
-"""Items up to which several L2 are tried: each is an inverse, seconds here and minutes above."""
+SEARCH_L2_UP_TO = 10_000
+"""Items up to which several L2 are tried: each takes seconds here, and longer above."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Readout:
     """What is added to a trained network."""
 
     direct_l2: float = 100.0
-    """L2 of the closed form that the direct weights come from."""
+    """L2 of the regression that the direct weights come from."""
 
     direct_neighbours: int = 50
     """Items that speak for each item; 0 leaves the direct path out."""
@@ -78,7 +77,7 @@ class ReadoutConfig:
     """Factor on the direct weights."""
 
     direct_dropout: float = 0.5
-    """Share of the history hidden in the closed form of the direct weights."""
+    """Share of the history hidden in the regression that the direct weights come from."""
 
     popularity_tilt: float | None = None
     """How much popularity counts beyond what training gave it: below 0 rare items come up, above 0
@@ -177,17 +176,19 @@ class ReadoutMaker:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The items that speak for each item, and how much, (n_items, n_neighbours) each.
 
-        Items that are too many for the closed form have none: themselves, with weight 0.
+        Items that are too many for it have none: themselves, with weight 0.
         """
         if self.n_items > DIRECT_UP_TO:
             nobody = np.zeros((self.n_items, n_neighbours), dtype=np.float32)
             return np.repeat(np.arange(self.n_items)[:, None], n_neighbours, axis=1), nobody
-        weights = item_item_weights(self._ratings, readout.direct_l2, self.config.direct_dropout)
-        neighbours, weight = strongest_neighbours(weights, n_neighbours)
+        neighbours, weight = self._regression.neighbours(readout.direct_l2, n_neighbours)
         return neighbours, np.float32(readout.direct_gain) * weight
 
+    @cached_property
+    def _regression(self) -> NeighbourRegression:
+        return NeighbourRegression(self._ratings, self.config.direct_dropout)
+
     def _strongest(self, l2: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """More neighbours than any readout keeps, for one L2."""
+        """As many neighbours as any readout keeps, for one L2."""
         most = max(*GRID["direct_neighbours"], self.config.direct_neighbours or 0)
-        weights = item_item_weights(self._ratings, l2, self.config.direct_dropout)
-        return strongest_neighbours(weights, min(int(most), self._ratings.shape[1]))
+        return self._regression.neighbours(l2, min(int(most), self.n_items))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +24,18 @@ from cfnade.explanation import Explanation
 from cfnade.filters import Items
 from cfnade.fitting import Callbacks, NetworkScorer, calibrate, fit_network
 from cfnade.growing import N_EPOCHS, TrainedItems, grow
+from cfnade.memory import parse_bytes, plan_recommending
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
 from cfnade.model.config import PRESETS, Activation, BiasStart, InputScale, Optimizer, Schedule
-from cfnade.ranking import Ranked, stack
+from cfnade.ranking import BLOCK_BYTES, Ranked, stack
 from cfnade.readout import Readout
 from cfnade.settings_file import read_settings
 from cfnade.sklearn_rules import parameter_names, representation, tags
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
+
+logger = logging.getLogger(__name__)
 
 
 class ImplicitCFNADE:
@@ -50,7 +54,8 @@ class ImplicitCFNADE:
         random_state: Seed; the same seed, data and number of threads give the same model.
         n_threads: Threads; None takes what the machine or container really has.
         memory_limit: Such as `4GB`: `fit` plans for it, holding fewer scores at once and then
-            going without the direct path, and refuses what cannot fit. The plan is in the log.
+            going without the direct path; `recommend` holds fewer scores at once. What cannot fit
+            is refused, by `partial_fit` too. The plans are in the log.
 
     Attributes:
         scorer_: The trained network with each item's count distribution.
@@ -432,8 +437,22 @@ class ImplicitCFNADE:
             )
         left_out = (histories,) if filter_already_liked_items else ()
         candidates = answers.candidates(n_users, items, filter_items, unknown, left_out)
-        found = answers.recommend(histories, n, candidates)
+        found = answers.recommend(histories, n, candidates, block_bytes=self._block(histories, n))
         return found[0] if is_single else stack(found, self.catalogue_.ids, n)
+
+    def _block(self, histories: CountMatrix, n: int) -> int:
+        """Bytes of scores to hold at once when recommending."""
+        if self.memory_limit is None:
+            return BLOCK_BYTES
+        plan = plan_recommending(
+            histories.shape[0],
+            histories.nnz,
+            n,
+            self.scorer_.network.config,
+            limit=parse_bytes(self.memory_limit),
+        )
+        logger.info("%s", plan.describe())
+        return plan.block
 
     def recommend_for(
         self,

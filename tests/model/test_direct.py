@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model import direct
-from cfnade.model.direct import direct_weight, item_item_weights, strongest_neighbours
+from cfnade.model.direct import item_item_weights
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -30,27 +29,6 @@ def test_without_dropout_no_other_weights_with_a_zero_diagonal_fit_better(counts
         other = best + 0.01 * rng.normal(size=best.shape)
         np.fill_diagonal(other, 0.0)
         assert cost(best) < cost(other)
-
-
-def test_neighbours_are_the_largest_weights_above_0_of_each_column(rng, monkeypatch):
-    monkeypatch.setattr(direct, "_COLUMNS", 3)  # several blocks
-    B = rng.normal(size=(8, 8)).astype(np.float32)
-    B[:, 5] = -1.0  # nothing speaks for it
-    np.fill_diagonal(B, 0.0)
-    neighbours, weight = strongest_neighbours(B, 3)
-    for item in range(8):
-        expected = sorted((value for value in B[:, item] if value > 0), reverse=True)[:3]
-        assert weight[item].tolist() == expected + [0.0] * (3 - len(expected))
-        for neighbour, value in zip(neighbours[item], weight[item], strict=True):
-            assert value == (B[neighbour, item] if neighbour != item else 0.0)
-
-
-def test_more_neighbours_than_items_are_filled_up_with_nothing(rng):
-    B = np.abs(rng.normal(size=(3, 3))).astype(np.float32)
-    np.fill_diagonal(B, 0.0)
-    neighbours, weight = strongest_neighbours(B, 5)
-    assert neighbours.shape == weight.shape == (3, 5)
-    np.testing.assert_array_equal(direct_weight(neighbours, weight).toarray(), B)
 
 
 def test_items_without_watchers_get_no_weight():

@@ -11,8 +11,9 @@ from scipy.sparse import csr_array
 
 from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
-from cfnade.model.direct import direct_weight, likes_of
+from cfnade.model.direct import likes_of
 from cfnade.model.inputs import dislike_scale, input_weight, with_values
+from cfnade.model.neighbours import direct_weight
 
 
 def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,0 +1,131 @@
+"""The direct path beside `V h`: for each item, the few others that speak for it, by regression."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
+
+from cfnade.model.direct import likes_of, shared_watchers
+
+N_CANDIDATES = 100
+"""Items that may speak for each item."""
+
+DENSE_UP_TO = 16_000
+"""Items up to which all pairs are counted at once, in 1 GB at most; above it each item's candidates
+are counted by themselves, which takes about a millisecond an item."""
+
+_ITEMS = 64  # regressed on at once
+
+
+class NeighbourRegression:
+    """Finds the items that speak for each item.
+
+    It is the least squares of EDLAE (`cfnade.model.direct.item_item_weights`), but for each item
+    only some candidates may speak: those that would, each alone, explain most of it. With S the
+    candidates of item j, G how many watchers two items share and D the penalty,
+    `b = inv(G_SS + D_SS) G_Sj`. These are small systems, one for each item, so the catalogue may be
+    large; and having fewer to choose from, it ranks better than the strongest weights of all.
+    """
+
+    def __init__(
+        self, counts: csr_array, dropout: float = 0.5, n_candidates: int = N_CANDIDATES
+    ) -> None:
+        """Count what items share.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+            dropout: Share of the history that is hidden, as in EDLAE.
+            n_candidates: How many items may speak for each.
+        """
+        self._likes = likes_of(counts)
+        self._by_item = self._likes.T.tocsr()
+        self.n_items = counts.shape[1]
+        self.n_candidates = min(n_candidates, max(self.n_items - 1, 1))
+        self._n_watchers = np.diff(self._by_item.indptr).astype(np.float32)
+        self._hidden = np.float32(dropout / (1.0 - dropout)) * self._n_watchers
+        self._shared = shared_watchers(counts) if self.n_items <= DENSE_UP_TO else None
+
+    def neighbours(
+        self, l2: float, n_neighbours: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The items that speak most for each item; what speaks against it is left out.
+
+        Args:
+            l2: Strength of the L2 penalty, above 0.
+            n_neighbours: How many to keep for each item.
+
+        Returns:
+            Their columns and their weights, strongest first, (n_items, n_neighbours) each. Where
+            fewer speak for an item, the rest is the item itself with weight 0.
+        """
+        neighbours = np.repeat(np.arange(self.n_items)[:, None], n_neighbours, axis=1)
+        strength = np.zeros((self.n_items, n_neighbours), dtype=np.float32)
+        n_kept = min(n_neighbours, self.n_candidates)
+        with threadpool_limits(1, "blas"):  # the systems are small
+            for start in range(0, self.n_items, _ITEMS):
+                items = np.arange(start, min(start + _ITEMS, self.n_items))
+                candidates, weights = self._regress(items, np.float32(l2))
+                order = np.argsort(-weights, axis=1, kind="stable")[:, :n_kept]
+                weights = np.take_along_axis(weights, order, axis=1)
+                chosen = np.take_along_axis(candidates, order, axis=1)
+                speaks_for = weights > 0.0
+                neighbours[items, :n_kept] = np.where(speaks_for, chosen, items[:, None])
+                strength[items, :n_kept] = np.where(speaks_for, weights, 0.0)
+        return neighbours, strength
+
+    def _regress(
+        self, items: NDArray[np.int64], l2: np.float32
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Candidates of each item and their weights, (n_items, n_candidates) each."""
+        penalty = l2 + self._hidden  # D, (n_items,)
+        shared = self._shared_by(items)
+        shared[np.arange(len(items)), items] = 0.0
+        explained = shared**2 / (self._n_watchers + penalty)  # by each alone
+        n_others = self.n_items - self.n_candidates
+        candidates = np.argpartition(explained, n_others, axis=1)[:, n_others:]
+        systems = np.stack([self._shared_among(chosen) for chosen in candidates])
+        diagonal = np.arange(self.n_candidates)
+        systems[:, diagonal, diagonal] += penalty[candidates]
+        wanted = np.take_along_axis(shared, candidates, axis=1)
+        return candidates, np.linalg.solve(systems, wanted[:, :, None])[:, :, 0]
+
+    def _shared_by(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows of G, a copy, (len(items), n_items)."""
+        if self._shared is not None:
+            return self._shared[items]
+        rows: NDArray[np.float32] = (self._by_item[items] @ self._likes).toarray()
+        return rows
+
+    def _shared_among(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
+        """G of some items alone, (len(items), len(items))."""
+        if self._shared is not None:
+            return self._shared[np.ix_(items, items)]
+        likes = self._by_item[items]
+        among: NDArray[np.float32] = (likes @ likes.T).toarray()
+        return among
+
+
+def regression_bytes(n_items: int) -> int:
+    """Memory that finding neighbours takes at most, beside the counts."""
+    n_candidates = min(N_CANDIDATES, n_items)
+    found = n_items * n_candidates * 2 * 12
+    at_once = min(_ITEMS, n_items) * (n_items * 16 + n_candidates**2 * 12)
+    return found + at_once + (4 * n_items**2 if n_items <= DENSE_UP_TO else 0)
+
+
+def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) -> csr_array:
+    """B as a sparse matrix: row is the item of the history, column the one predicted.
+
+    Args:
+        neighbours: Items that speak for each item, (n_items, n_neighbours).
+        weight: How much each of them does, (n_items, n_neighbours).
+
+    Returns:
+        (n_items, n_items).
+    """
+    n_items, n_neighbours = neighbours.shape
+    ends = np.arange(0, neighbours.size + 1, n_neighbours)
+    by_column = csr_array((weight.ravel(), neighbours.ravel(), ends), shape=(n_items, n_items))
+    return by_column.T.tocsr()

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from cfnade.model import neighbours as module
+from cfnade.model.direct import item_item_weights
+from cfnade.model.neighbours import NeighbourRegression, direct_weight
+
+L2, DROPOUT = 7.0, 0.4
+
+
+def regressed_one_by_one(counts, n_candidates):
+    """Each item's candidates and their weights, one system at a time in float64."""
+    X = (counts.toarray() > 0).astype(float)
+    gram = X.T @ X
+    penalty = L2 + np.diag(gram) * DROPOUT / (1 - DROPOUT)
+    found = []
+    for item in range(len(gram)):
+        others = [other for other in range(len(gram)) if other != item]
+        explained = {o: gram[o, item] ** 2 / (gram[o, o] + penalty[o]) for o in others}
+        best = sorted(others, key=lambda other: -explained[other])[:n_candidates]
+        system = gram[np.ix_(best, best)] + np.diag(penalty[best])
+        weights = np.linalg.solve(system, gram[best, item])
+        found.append({o: w for o, w in zip(best, weights, strict=True) if w > 0})
+    return found
+
+
+def as_dicts(neighbours, weight):
+    rows = zip(neighbours, weight, strict=True)
+    return [{o: w for o, w in zip(*row, strict=True) if w > 0} for row in rows]
+
+
+@pytest.fixture
+def many_counts(rng):
+    """Likes with different numbers of watchers, so that no two candidates explain as much."""
+    shares = rng.uniform(0.1, 0.6, size=14)
+    return csr_array((rng.random((400, 14)) < shares).astype(float))
+
+
+@pytest.mark.parametrize("dense_up_to", [0, 100])
+@pytest.mark.parametrize("n_candidates", [3, 8, 50])
+def test_equals_one_small_regression_for_each_item(
+    many_counts, n_candidates, dense_up_to, monkeypatch
+):
+    monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
+    monkeypatch.setattr(module, "_ITEMS", 5)  # several blocks
+    regression = NeighbourRegression(many_counts, DROPOUT, n_candidates)
+    found = as_dicts(*regression.neighbours(L2, 13))
+    expected = regressed_one_by_one(many_counts, n_candidates)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-5)
+
+
+def test_with_every_item_a_candidate_it_is_the_closed_form(many_counts):
+    neighbours, weight = NeighbourRegression(many_counts, DROPOUT, 13).neighbours(L2, 13)
+    closed = item_item_weights(many_counts, L2, DROPOUT)
+    expected = np.where(closed > 0, closed, 0.0)
+    np.testing.assert_allclose(direct_weight(neighbours, weight).toarray(), expected, atol=1e-5)
+
+
+def test_the_strongest_come_first_and_the_rest_is_cut(many_counts):
+    regression = NeighbourRegression(many_counts, DROPOUT)
+    neighbours, weight = regression.neighbours(L2, 13)
+    assert (np.diff(weight, axis=1) <= 0).all()
+    few, few_weights = regression.neighbours(L2, 4)
+    np.testing.assert_array_equal(few, neighbours[:, :4])
+    np.testing.assert_array_equal(few_weights, weight[:, :4])
+
+
+@pytest.mark.parametrize("dense_up_to", [0, 100])
+def test_items_that_nothing_speaks_for_have_themselves_with_weight_0(dense_up_to, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
+    counts = csr_array(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
+    neighbours, weight = NeighbourRegression(counts).neighbours(1.0, 5)  # more than there are
+    assert neighbours.shape == weight.shape == (3, 5)
+    assert neighbours[1].tolist() == [1] * 5 and (weight[1] == 0).all()
+    assert neighbours[0].tolist() == [2, 0, 0, 0, 0] and weight[0, 0] > 0
+    assert direct_weight(neighbours, weight).toarray()[2, 0] == weight[0, 0]
