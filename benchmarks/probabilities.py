@@ -81,11 +81,12 @@ def text(outcomes: dict[str, Any]) -> str:
         "",
         f"![Share that came true against the probability told](figures/{FIGURE}-reliability.svg)",
         "",
-        "The highest values come out too low in this protocol: while the curve is fitted on "
-        "validation, the test items of the same users count as items that were not held out. "
-        "Where nothing else is hidden, as in a plain `fit`, they hold. To see that, a tenth of "
-        "everybody's items was held out, the curve fitted on half of the users and judged on the "
-        "others. The tenth of the held-out items with the highest values:",
+        "The highest values come out too low in this protocol. While the curve is fitted on "
+        "validation, the test items of the same users count as items that were not held out; and "
+        "the network is trained again afterwards, on more pairs. Where neither is so they come "
+        "close: a tenth of everybody's items was held out, the curve fitted on half of the users "
+        "and judged on the others. Which of the two matters more was not measured. The tenth of "
+        "the held-out items with the highest values:",
         "",
         "| data | evaluate: told % | came true % | between users: told % | came true % | ECE |",
         "|---|---|---|---|---|---|",
