@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference test-lenskit slow check format docs results bench-accuracy bench-speed bench-latency bench-new-items clean
+.PHONY: help setup demo test test-inference test-lenskit slow check format docs results bench-accuracy bench-speed bench-latency bench-new-items bench-probabilities clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,6 +79,9 @@ bench-latency: setup  ## Measure one request and a cold start at the paper's sca
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)
+
+bench-probabilities: setup  ## Measure how far probabilities hold on held-out items; DATA as above
+	$(BIN)/python benchmarks/probabilities.py $(DATA)
 
 clean:  ## Remove what the commands above made
 	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -136,6 +136,9 @@ def document() -> str:
     new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
     if new_items.exists():
         parts.append(new_items.read_text())
+    probabilities = ROOT / "benchmarks" / "results_probabilities.md"  # of probabilities.py
+    if probabilities.exists():
+        parts.append(probabilities.read_text())
     return "\n".join(parts)
 
 
