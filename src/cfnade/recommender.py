@@ -97,7 +97,7 @@ class ImplicitCFNADE:
         learning_rate: float = 5e-3,
         schedule: Schedule = "constant",
         warm_start: bool = False,
-        batch_size: int = 200,
+        batch_size: int | None = None,
         weight_decay: float = 0.0,
         item_l2: float = 0.1,
         item_mean: bool = True,

@@ -21,6 +21,16 @@ from cfnade.model.ordering import draw_window, split_batch
 from cfnade.model.training import train
 
 MODEL = ModelConfig(n_items=20, n_hidden=8)
+
+
+@pytest.mark.parametrize(
+    ("n_users", "expected"), [(10**6, 200), (1_600, 200), (800, 100), (100, 16), (1, 16)]
+)
+def test_an_update_has_200_users_or_an_eighth_of_them(n_users, expected):
+    assert TrainingConfig().users_per_update(n_users) == expected
+    assert TrainingConfig(batch_size=7).users_per_update(n_users) == 7
+
+
 TRAINING = TrainingConfig(batch_size=16, max_epochs=6, learning_rate=0.02, validate_every=1)
 
 

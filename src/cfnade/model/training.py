@@ -186,7 +186,8 @@ class _Run:
         number = len(self.epochs) + 1
         rng = np.random.default_rng([self.training.seed, number])
         users = rng.permutation(self.users)
-        n_steps = math.ceil(users.size / self.training.batch_size)
+        size = self.training.users_per_update(users.size)
+        n_steps = math.ceil(users.size / size)
         total = 0.0
         with self._in_random_order(rng) as confidence:
             network = self.network
@@ -195,7 +196,7 @@ class _Run:
                 OutputLayer(network.output_weight, network.output_bias),
             )
             for step in range(n_steps):
-                batch = users[step * self.training.batch_size :][: self.training.batch_size]
+                batch = users[step * size : (step + 1) * size]
                 loss = self._update(confidence[batch], *layers, rng)
                 if not math.isfinite(loss):
                     told = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
@@ -250,7 +251,8 @@ class _Run:
         training = self.training
         if training.schedule == "constant":
             return training.learning_rate
-        n_steps = training.max_epochs * math.ceil(self.users.size / training.batch_size)
+        n_users = self.users.size
+        n_steps = training.max_epochs * math.ceil(n_users / training.users_per_update(n_users))
         rise = min(1.0, (self.n_updates + 1) / max(1.0, _RISE * n_steps))
         fall = max(0.0, 1.0 - self.n_updates / n_steps)
         return training.learning_rate * rise * fall
