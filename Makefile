@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference test-lenskit slow check format docs results bench-accuracy bench-speed bench-latency bench-new-items bench-probabilities clean
+.PHONY: help setup demo test test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-speed bench-latency bench-serve bench-new-items bench-probabilities clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,9 +21,9 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 	$(BIN)/cfnade demo --out runs/demo
 
 test: setup  ## Run the tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not browser"
 
-# Without extras, as a service installs it: saved models load and recommend, and torch is not there.
+# Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/model/test_artifact.py \
 	tests/model/test_artifact_fuzz.py tests/model/test_ids.py tests/model/test_kept_artifacts.py \
@@ -38,6 +38,8 @@ test-inference:  ## Run the tests of saved models in a fresh environment without
 	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt . pytest hypothesis
 	$(INFERENCE_VENV)/bin/python -c 'import importlib.util as u, sys; sys.exit("torch is installed" if u.find_spec("torch") else 0)'
 	$(INFERENCE_VENV)/bin/python -m pytest -q $(INFERENCE_TESTS)
+	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt '.[serve]'
+	$(INFERENCE_VENV)/bin/python -m pytest -q -m 'not browser' tests/serve tests/test_cli_serve.py
 
 # LensKit needs pandas 2, all else is tested with pandas 3.
 LENSKIT_VENV := .venv-lenskit
@@ -48,6 +50,15 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 	grep -v '^pandas==' constraints.txt > $(LENSKIT_VENV)/constraints.txt
 	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest
 	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
+
+# The tests bring no browser along: Debian's is taken, and installed if this user may.
+FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome
+
+test-browser: setup  ## Run the tests of the service's page in a real browser
+	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
+	@($(FIND_BROWSER)) > /dev/null || { echo 'There is no browser and chromium could not be installed, so the page is NOT tested.' \
+		'Install one (Debian: apt-get install chromium) and run this again.' >&2; exit 1; }
+	$(BIN)/python -m pytest -m browser tests/serve
 
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
@@ -76,6 +87,10 @@ bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=
 
 bench-latency: setup  ## Measure one request and a cold start at the paper's scale
 	$(BIN)/python benchmarks/latency.py
+
+bench-serve: setup  ## Measure the service under load (6 minutes); SOAK=600 soaks it for so many seconds instead
+	$(BIN)/python benchmarks/serve.py $(QUICK) $(if $(SOAK),--soak $(SOAK))
+	$(if $(QUICK)$(SOAK),,$(BIN)/python benchmarks/results.py)
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)

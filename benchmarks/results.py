@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy_report import accuracy_section
+from serve_report import serve_section
 from speed_report import speed_section
 
 from cfnade import Interactions, read_interactions
@@ -133,6 +134,9 @@ def document() -> str:
     latency = OUTCOMES / "latency.json"
     if latency.exists():
         parts.append(latency_section(json.loads(latency.read_text())))
+    serve = OUTCOMES / "serve.json"
+    if serve.exists():
+        parts.append(serve_section(json.loads(serve.read_text())))
     new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
     if new_items.exists():
         parts.append(new_items.read_text())

@@ -30,6 +30,7 @@ LAYERS = [
     ["growing"],
     ["answers"],
     ["recommender"],
+    ["serve"],
     ["baselines"],
     ["evaluation.baseline_contenders"],
     ["evaluation.contenders", "evaluation.protocol"],
@@ -40,7 +41,7 @@ LAYERS = [
     ["demo_story"],
     ["recommendation_file"],
     ["demo", "console", "cli_options"],
-    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_train", "cli_tune"],
+    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_serve", "cli_train", "cli_tune"],
     ["cli"],
     ["__main__"],
 ]

@@ -103,3 +103,15 @@ def test_the_direct_path_adds_the_neighbours_that_are_liked():
             pairs = zip(*(network.weights[name][item] for name in names), strict=True)
             expected = sum(weight for neighbour, weight in pairs if liked[user, neighbour])
             assert actual[user, item] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_users", [0, 1, 2, 3, 4, 9])
+def test_a_few_histories_and_many_have_the_logits_of_each_alone(rng, n_users):
+    network = random_numpy_network(n_items=12, n_neighbours=2)
+    ratings = csr_array(rng.random((n_users, 12)) * (rng.random((n_users, 12)) < 0.4))
+    logits = network.logits(ratings)
+    assert logits.shape == (n_users, 12) and logits.dtype == np.float32
+    V, d = network.weights["output_weight"], network.weights["output_bias"]
+    hidden = network.hidden(ratings)
+    direct = (ratings.toarray() > 0).astype(np.float32) @ network.direct_weight.toarray()
+    np.testing.assert_allclose(logits, hidden @ V.T + d + direct, rtol=1e-5, atol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.model.inference import ACTIVATIONS, NumpyNetwork
-from cfnade.model.leave_one_out import leave_one_out
+from cfnade.model.leave_one_out import leave_one_out, logits_without_each
 from tests.networks import random_numpy_network
 
 N_ITEMS, ITEM = 12, 5
@@ -61,3 +61,16 @@ def test_short_histories_are_left_out_exactly_too(input_scale, liked):
 def test_one_strong_item_among_many_weak_ones_loses_no_digits():
     network = random_numpy_network(N_ITEMS, alpha=300.0, input_scale="history")
     check(network, {j: 1.0 if j == 4 else 1e-3 for j in range(N_ITEMS)}, {})
+
+
+@pytest.mark.parametrize("n_neighbours", [0, 4])
+def test_many_items_at_once_are_the_same_as_one_after_the_other(n_neighbours):
+    network = random_numpy_network(n_items=N_ITEMS, n_neighbours=n_neighbours)
+    liked, disliked = row({0: 0.4, 3: 1.0, 7: 0.2}), row({1: 5.0, 9: 2.0})
+    items = np.array([5, 0, 11, 9])
+    together = logits_without_each(network, liked, items, disliked)
+    assert together.shape == (1 + 3 + 2, 4)
+    for place, item in enumerate(items):
+        found = leave_one_out(network, liked, int(item), disliked)
+        alone = [found.logit, *found.without_liked, *found.without_disliked]
+        np.testing.assert_allclose(together[:, place], alone, rtol=1e-6, atol=1e-6)

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 from cfnade.model import neighbours as module
 from cfnade.model.direct import item_item_weights
-from cfnade.model.neighbours import NeighbourRegression, direct_weight
+from cfnade.model.neighbours import NeighbourRegression, add_direct, direct_weight
 
 L2, DROPOUT = 7.0, 0.4
 
@@ -78,3 +78,15 @@ def test_items_that_nothing_speaks_for_have_themselves_with_weight_0(dense_up_to
     assert neighbours[1].tolist() == [1] * 5 and (weight[1] == 0).all()
     assert neighbours[0].tolist() == [2, 0, 0, 0, 0] and weight[0, 0] > 0
     assert direct_weight(neighbours, weight).toarray()[2, 0] == weight[0, 0]
+
+
+@pytest.mark.parametrize("n_users", [0, 1, 5])
+def test_what_is_added_to_the_logits_is_the_product_with_the_likes(rng, n_users):
+    neighbours = rng.integers(9, size=(9, 4))  # one may be there twice: both weights count
+    weight = direct_weight(neighbours, rng.random((9, 4)).astype(np.float32))
+    liked = csr_array(rng.random((n_users, 9)) * (rng.random((n_users, 9)) < 0.4))
+    before = rng.normal(size=(n_users, 9)).astype(np.float32)
+    logits = before.copy()
+    add_direct(logits, liked, weight)
+    expected = before + (liked.toarray() > 0) @ weight.toarray()
+    np.testing.assert_allclose(logits, expected, atol=1e-5)

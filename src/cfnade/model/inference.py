@@ -11,9 +11,8 @@ from scipy.sparse import csr_array
 
 from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
-from cfnade.model.direct import likes_of
 from cfnade.model.inputs import dislike_scale, input_weight, with_values
-from cfnade.model.neighbours import direct_weight
+from cfnade.model.neighbours import add_direct, direct_weight
 
 
 def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -101,9 +100,22 @@ class NumpyNetwork:
             (n_users, n_items).
         """
         hidden = self.hidden(ratings, disliked)
-        logits: NDArray[np.float32] = hidden @ self.weights["output_weight"].T
+        logits = _rows_times(hidden, self.weights["output_weight"])
         logits += self.weights["output_bias"]
         if self.direct_weight is not None:
-            direct = likes_of(ratings) @ self.direct_weight  # sparse
-            logits += direct.toarray()
+            add_direct(logits, ratings, self.direct_weight)
         return logits
+
+
+def _rows_times(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`rows @ weights.T`, a few rows one by one.
+
+    For a product of matrices BLAS first copies all of the weights into an order of its own, which
+    takes longer than reading them three times.
+    """
+    if len(rows) > 3:
+        return np.asarray(rows @ weights.T)
+    products = np.empty((len(rows), len(weights)), dtype=np.result_type(rows, weights))
+    for row, product in zip(rows, products, strict=True):
+        np.dot(weights, row, out=product)
+    return products

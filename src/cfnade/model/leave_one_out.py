@@ -31,10 +31,6 @@ def leave_one_out(
 ) -> LeaveOneOut:
     """Take each entry out of a history in turn, in one pass over it.
 
-    What enters the hidden layer is a sum over the history (Eq. 13), so an entry is taken out by
-    subtracting its own term, `c W - A` of a like or `(c - 1) A` of a dislike. What is left is one
-    more activation, and one product with the item's row of V, for each entry.
-
     Args:
         network: The trained network.
         ratings: Relative ratings of one user, sparse, (1, n_items).
@@ -44,6 +40,33 @@ def leave_one_out(
     Returns:
         The logits.
     """
+    logits = logits_without_each(network, ratings, np.array([item]), disliked)[:, 0]
+    n_liked = ratings.nnz
+    return LeaveOneOut(float(logits[0]), logits[1 : 1 + n_liked], logits[1 + n_liked :])
+
+
+def logits_without_each(
+    network: NumpyNetwork,
+    ratings: csr_array,
+    items: NDArray[np.integer],
+    disliked: csr_array | None = None,
+) -> NDArray[np.float32]:
+    """Logits of some items with the whole history, and without each entry of it.
+
+    What enters the hidden layer is a sum over the history (Eq. 13), so an entry is taken out by
+    subtracting its own term, `c W - A` of a like or `(c - 1) A` of a dislike. What is left is one
+    more activation for each entry, and one product with the rows of V, whatever the items.
+
+    Args:
+        network: The trained network.
+        ratings: Relative ratings of one user, sparse, (1, n_items).
+        items: Columns of the items whose logits are asked for, (n_asked,).
+        disliked: Confidence of disliked items as in `NumpyNetwork.hidden`, sparse, (1, n_items).
+
+    Returns:
+        With the whole history, without each like and then without each dislike, in their order,
+        (1 + n_liked + n_disliked, n_asked).
+    """
     whole = network.first_input(ratings, disliked)  # (1, n_hidden)
     A = network.weights["dislike_weight"]
     A_scale = np.float32(dislike_scale(network.config))
@@ -52,14 +75,13 @@ def leave_one_out(
         share = (A_scale * (disliked.data - 1.0)).astype(np.float32)  # (n_disliked,)
         inputs.append(whole - share[:, None] * A[disliked.indices])
     hidden = network.hidden_of(np.concatenate(inputs))  # (1 + n_liked + n_disliked, n_hidden)
-    logits = hidden @ network.weights["output_weight"][item]
-    logits += network.weights["output_bias"][item]
-    n_liked = ratings.nnz
+    logits: NDArray[np.float32] = hidden @ network.weights["output_weight"][items].T
+    logits += network.weights["output_bias"][items]
     if network.direct_weight is not None:
-        from_each = network.direct_weight[ratings.indices, [item]]  # (n_liked,)
-        logits += from_each.sum()
-        logits[1 : 1 + n_liked] -= from_each
-    return LeaveOneOut(float(logits[0]), logits[1 : 1 + n_liked], logits[1 + n_liked :])
+        from_each = network.direct_weight[ratings.indices][:, items].toarray()  # (n_liked, n_asked)
+        logits += from_each.sum(axis=0)
+        logits[1 : 1 + ratings.nnz] -= from_each
+    return logits
 
 
 def _without_each_like(

@@ -1,0 +1,280 @@
+"""The HTTP application: paths, what each does, and what surrounds them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cfnade.serve import scoring
+from cfnade.serve.batching import Batcher
+from cfnade.serve.guards import ApiKey, Observed, read_body
+from cfnade.serve.loaded import LoadedModel
+from cfnade.serve.metrics import Metrics
+from cfnade.serve.model_source import ModelSource, Outcome
+from cfnade.serve.openapi import openapi_document
+from cfnade.serve.page_files import page_routes
+from cfnade.serve.problems import (
+    RequestError,
+    answer_http_exception,
+    answer_problem,
+    invalid_request,
+    json_response,
+    overloaded,
+)
+from cfnade.serve.settings import Limits, ServeSettings
+from cfnade.serve.wire import RecommendRequest, Requests
+
+Request_ = TypeVar("Request_", bound=BaseModel)
+Found = TypeVar("Found")
+
+N_FOUND = 20
+"""Items that a search gives unless told otherwise."""
+
+
+class Service:
+    """One worker's model, queue and figures, and what it does on each path."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.metrics = Metrics()
+        self.requests = Requests.with_limits(settings.limits)
+        self.source = ModelSource(settings.model, self._count_model)
+        self.metrics.model_items.set(self.source.current.n_items)
+        self.batcher: Batcher[RecommendRequest, bytes] = Batcher(
+            self._answer_together,
+            most_together=settings.most_together,
+            most_waiting=settings.limits.waiting,
+            on_batch=self.metrics.together.observe,
+        )
+        self.searches = ThreadPoolExecutor(1, thread_name_prefix="searches")
+
+    @contextlib.asynccontextmanager
+    async def running(self, app: Starlette) -> AsyncIterator[None]:
+        """Watch for new models while the application runs."""
+        watch = asyncio.create_task(self.source.watch(self.settings.watch_seconds))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            self.batcher.close()
+            self.searches.shutdown()
+
+    # Recommending ------------------------------------------------------------------------------
+
+    async def recommend(self, request: Request) -> Response:
+        """`POST /v1/recommend`."""
+        asked = await self._read(request, self.requests.recommend)
+        asked.check()
+        (answer,) = await self.batcher.ask(asked)
+        return _json(answer)
+
+    async def recommend_batch(self, request: Request) -> Response:
+        """`POST /v1/recommend:batch`."""
+        many = await self._read(request, self.requests.batch)
+        for asked in many.requests:
+            asked.check()
+        answers = await self.batcher.ask(*many.requests)
+        return _json(b'{"answers":[' + b",".join(answers) + b"]}")
+
+    async def explain(self, request: Request) -> Response:
+        """`POST /v1/explain`."""
+        asked = await self._read(request, self.requests.explain)
+        asked.check()
+        return await self._answer_about_item(lambda model: scoring.explain(model, asked))
+
+    async def similar(self, request: Request) -> Response:
+        """`POST /v1/similar`."""
+        asked = await self._read(request, self.requests.similar)
+        return await self._answer_about_item(lambda model: scoring.similar(model, asked))
+
+    # Items and the model -----------------------------------------------------------------------
+
+    async def items(self, request: Request) -> Response:
+        """`GET /v1/items`."""
+        query, n = _search(request, self.limits)
+        loaded = self.source.current
+        columns, n_found = await asyncio.get_running_loop().run_in_executor(
+            self.searches, lambda: loaded.search.find(query, n)
+        )
+        found = [loaded.items[column] for column in columns]
+        return json_response({"items": found, "n_found": n_found, "unknown": []})
+
+    async def look_up(self, request: Request) -> Response:
+        """`POST /v1/items:lookup`: a body, as addresses end up in the logs of proxies."""
+        asked = await self._read(request, self.requests.lookup)
+        loaded = self.source.current
+        columns, unknown = loaded.columns([str(item) for item in asked.items])
+        found = [loaded.items[column] for column in columns]
+        return json_response({"items": found, "n_found": len(found), "unknown": unknown})
+
+    async def model(self, request: Request) -> Response:
+        """`GET /v1/model`."""
+        loaded = self.source.current
+        return json_response(
+            {
+                "name": loaded.name,
+                "version": loaded.version,
+                "loaded_at": loaded.loaded_at,
+                "n_items": loaded.n_items,
+                "has_names": loaded.model.catalogue_.names is not None,
+                "is_calibrated": loaded.is_calibrated,
+                "network": asdict(loaded.network.config),
+                "metrics": {"validation_mpr": loaded.model.validation_mpr_},
+                "refused": self.source.refused,
+                "limits": asdict(self.limits),
+                "cfnade_version": version("cfnade"),
+            }
+        )
+
+    # Operations --------------------------------------------------------------------------------
+
+    async def healthz(self, request: Request) -> Response:
+        """`GET /healthz`: the process answers."""
+        return json_response({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """`GET /readyz`: there is a model, and the queue has room."""
+        if self.batcher.is_full:
+            raise overloaded()
+        return json_response({"status": "ready"})
+
+    async def show_metrics(self, request: Request) -> Response:
+        """`GET /metrics`."""
+        return self.metrics.response()
+
+    async def openapi(self, request: Request) -> Response:
+        """`GET /openapi.json`, with examples that work on the model in use."""
+        loaded = self.source.current
+        columns, _ = loaded.search.find("", 3)
+        document = openapi_document(
+            self.requests,
+            self.limits,
+            items=[str(loaded.ids[column]) for column in columns],
+            needs_key=self.settings.api_key is not None,
+        )
+        return _json(json.dumps(document).encode())
+
+    # What they share ---------------------------------------------------------------------------
+
+    async def _read(self, request: Request, kind: type[Request_]) -> Request_:
+        body = await read_body(request, self.limits.body_bytes)
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            raise invalid_request(error) from None
+
+    def _answer_together(self, asked: list[RecommendRequest]) -> list[bytes]:
+        answers = scoring.recommend(self.source.current, asked)
+        n_unknown = sum(len(answer["unknown"]) for answer in answers)
+        if n_unknown:
+            self.metrics.unknown.inc(n_unknown)
+        return [to_json(answer) for answer in answers]
+
+    async def _answer_about_item(
+        self, compute: Callable[[LoadedModel], dict[str, Any] | None]
+    ) -> Response:
+        if self.batcher.is_full:
+            raise overloaded()
+        found = await self.batcher.run(lambda: compute(self.source.current))
+        if found is None:
+            raise RequestError(
+                404,
+                "unknown_item",
+                f"the model does not know this item ({self.source.current.n_items:,} items)",
+                "look for its id with /v1/items?q=NAME",
+            )
+        return json_response(found)
+
+    def _count_model(self, outcome: Outcome) -> None:
+        self.metrics.models.labels(outcome).inc()
+        if outcome == "swapped":
+            self.metrics.model_items.set(self.source.current.n_items)
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
+
+
+def _search(request: Request, limits: Limits) -> tuple[str, int]:
+    """What `GET /v1/items` is asked for."""
+    asked = request.query_params
+    strange = sorted(set(asked) - {"q", "n"})
+    query, text = asked.get("q", ""), asked.get("n", str(min(N_FOUND, limits.n)))
+    n = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    fault = None
+    if strange:
+        fault = f"{strange[0][:40]}: there is no such parameter"
+    elif any(len(asked.getlist(name)) > 1 for name in asked):
+        fault = "a parameter is there twice"
+    elif len(query) > limits.query:
+        fault = f"q: at most {limits.query} characters"
+    elif not 1 <= n <= limits.n:
+        fault = f"n: a whole number from 1 to {limits.n}"
+    if fault is not None:
+        raise RequestError(422, "invalid_request", fault, "see /openapi.json for the parameters")
+    return query, n
+
+
+def build_app(service: Service) -> Starlette:
+    """Put the paths of a service together.
+
+    Args:
+        service: With its model loaded.
+
+    Returns:
+        The ASGI application.
+    """
+    get, post = ["GET"], ["POST"]
+    routes = [
+        Route("/v1/recommend", service.recommend, methods=post),
+        Route("/v1/recommend:batch", service.recommend_batch, methods=post),
+        Route("/v1/explain", service.explain, methods=post),
+        Route("/v1/similar", service.similar, methods=post),
+        Route("/v1/items", service.items, methods=get),
+        Route("/v1/items:lookup", service.look_up, methods=post),
+        Route("/v1/model", service.model, methods=get),
+        Route("/healthz", service.healthz, methods=get),
+        Route("/readyz", service.readyz, methods=get),
+        Route("/metrics", service.show_metrics, methods=get),
+        Route("/openapi.json", service.openapi, methods=get),
+        *page_routes(),
+    ]
+    settings = service.settings
+    paths = frozenset(route.path for route in routes)
+    middleware = [Middleware(Observed, metrics=service.metrics, paths=paths)]
+    if settings.allowed_origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+            max_age=3600,
+        )
+        middleware.insert(0, cors)
+    if settings.api_key is not None:
+        middleware.append(Middleware(ApiKey, key=settings.api_key))
+    return Starlette(
+        routes=routes,
+        middleware=middleware,
+        exception_handlers={RequestError: answer_problem, HTTPException: answer_http_exception},
+        lifespan=service.running,
+    )

@@ -1,0 +1,74 @@
+"""Finds items by name or id, as somebody types."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from heapq import nsmallest
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ItemSearch:
+    """All names as one text, so that looking through them is one pass in C.
+
+    Every word of a search must be in an item's name or id. Those whose name begins with the
+    search come first, then those with a word that does, then the rest; among equals those
+    with most watchers.
+    """
+
+    def __init__(
+        self, names: Sequence[str], ids: Sequence[str], n_watchers: NDArray[np.integer]
+    ) -> None:
+        order = np.argsort(-np.asarray(n_watchers), kind="stable")
+        self.columns: list[int] = order.tolist()  # those with most watchers first, as the lines
+        self.lines = [
+            _folded(names[c]) if names[c] == ids[c] else f"{_folded(names[c])}\t{_folded(ids[c])}"
+            for c in self.columns
+        ]
+        self.text = "\n".join(self.lines) + "\n"
+        self.ends = list(accumulate(len(line) + 1 for line in self.lines))  # in the text
+
+    def find(self, query: str, n: int) -> tuple[list[int], int]:
+        """Columns of at most n items, best first, and how many match.
+
+        Args:
+            query: What was typed; nothing gives the items with most watchers.
+            n: At most so many.
+        """
+        wanted = " ".join(_folded(query).split())
+        if not wanted:
+            return self.columns[:n], len(self.lines)
+        longest, *words = sorted(wanted.split(), key=len, reverse=True)
+        found = self._with(longest)
+        if words:
+            found = [place for place in found if all(w in self.lines[place] for w in words)]
+        best = nsmallest(n, found, key=lambda place: (self._rank(place, wanted), place))
+        return [self.columns[place] for place in best], len(found)
+
+    def _with(self, word: str) -> list[int]:
+        """Places of the lines that hold a word."""
+        places = []
+        at = self.text.find(word)
+        while at >= 0:
+            places.append(bisect_right(self.ends, at))
+            at = self.text.find(word, self.ends[places[-1]])
+        return places
+
+    def _rank(self, place: int, wanted: str) -> int:
+        line = self.lines[place]
+        if line.startswith(wanted):
+            return 0 if line == wanted or line.startswith(f"{wanted}\t") else 1
+        if line.endswith(f"\t{wanted}"):
+            return 0
+        return 2 if f" {wanted}" in line else 3
+
+
+def _folded(text: str) -> str:
+    """Without case, accents and breaks: Café and CAFE are found by cafe."""
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    kept = "".join(sign for sign in apart if not unicodedata.combining(sign))
+    return " ".join(kept.split())

@@ -1,0 +1,61 @@
+// What is known of someone: items with counts, or disliked. It lives in the page's link.
+
+export class History {
+  constructor() {
+    this.entries = new Map(); // id as text -> { item, name, count, disliked }
+  }
+
+  get isEmpty() {
+    return this.entries.size === 0;
+  }
+
+  has(item) {
+    return this.entries.has(String(item));
+  }
+
+  add({ item, name }, count = 1) {
+    const known = this.entries.get(String(item));
+    if (known) known.count += count;
+    else this.entries.set(String(item), { item, name, count, disliked: false });
+  }
+
+  remove(item) {
+    this.entries.delete(String(item));
+  }
+
+  // As the service takes it.
+  evidence() {
+    const history = {};
+    const disliked = [];
+    for (const [id, entry] of this.entries) {
+      if (entry.disliked) disliked.push(id);
+      else history[id] = entry.count;
+    }
+    return { history, disliked };
+  }
+
+  // The part of a link after the #: h=COUNT*ID for what they had, d=ID for what they dislike.
+  toLink() {
+    const parts = new URLSearchParams();
+    for (const [id, entry] of this.entries) {
+      if (entry.disliked) parts.append("d", id);
+      else parts.append("h", `${entry.count}*${id}`);
+    }
+    return parts.toString();
+  }
+
+  static fromLink(text) {
+    const history = new History();
+    for (const [kind, value] of new URLSearchParams(text)) {
+      const star = value.indexOf("*");
+      const count = Number(value.slice(0, star));
+      if (kind === "d") {
+        history.entries.set(value, { item: value, name: value, count: 1, disliked: true });
+      } else if (kind === "h" && star > 0 && Number.isFinite(count) && count >= 0) {
+        const item = value.slice(star + 1);
+        history.entries.set(item, { item, name: item, count, disliked: false });
+      }
+    }
+    return history;
+  }
+}

@@ -1,0 +1,190 @@
+// The recommendations: bars, reasons, and for the one that is opened its effects and its like.
+
+import * as api from "./api.js";
+import { hideTip, withTip } from "./tip.js";
+import { element, fullBar, percent, shown } from "./words.js";
+
+const MOVE_MS = 180;
+const N_SIMILAR = 8;
+
+export class RecommendationList {
+  constructor({ onAdd, onDislike, onError }) {
+    this.list = document.getElementById("list");
+    this.onAdd = onAdd;
+    this.onDislike = onDislike;
+    this.onError = onError;
+    this.open = null; // id of the item whose details are shown
+    this.evidence = null;
+  }
+
+  wait(isWaiting) {
+    this.list.classList.toggle("waiting", isWaiting);
+  }
+
+  draw(recommendations, evidence) {
+    hideTip();
+    this.evidence = evidence;
+    const before = this.places();
+    const focused = document.activeElement?.closest?.("#list > li")?.dataset.id;
+    const best = recommendations.length ? Math.max(...recommendations.map(shown)) : 0;
+    const full = fullBar(best);
+    this.list.replaceChildren(...recommendations.map((entry, place) => this.row(entry, place, full)));
+    if (focused) this.find(focused)?.querySelector(".row").focus({ preventScroll: true });
+    const what = recommendations[0]?.calibrated == null ? "score" : "probability";
+    document.getElementById("scale").textContent =
+      recommendations.length ? `the model’s ${what}, a full bar is ${Math.round(full * 1000) / 10} %` : "";
+    document.getElementById("nothing").hidden = recommendations.length > 0;
+    this.move(before);
+    const opened = this.open !== null && this.find(this.open);
+    if (opened) this.fill(opened);
+    else this.open = null;
+  }
+
+  row(entry, place, full) {
+    const id = String(entry.item);
+    const value = shown(entry);
+    const bar = element("i");
+    bar.style.width = `${Math.min(100, (100 * value) / full)}%`;
+    const head = element("button", {
+      type: "button", class: "row", "aria-expanded": "false",
+      on: { click: () => this.toggle(id) },
+      children: [
+        element("span", { class: "rank", text: place + 1 }),
+        element("span", { class: "name", text: entry.name }),
+        element("span", { class: "value", text: `${percent(value)} %` }),
+      ],
+    });
+    const children = [head, element("div", { class: "bar", "aria-hidden": "true", children: [bar] })];
+    if (entry.because?.length) {
+      children.push(element("div", {
+        class: "because",
+        children: [
+          element("span", { text: "because of" }),
+          ...entry.because.map((reason) => reasonChip(reason, entry)),
+        ],
+      }));
+    }
+    return element("li", { "data-id": id, children });
+  }
+
+  find(id) {
+    return [...this.list.children].find((row) => row.dataset.id === id);
+  }
+
+  places() {
+    return new Map([...this.list.children].map((row) => [row.dataset.id, row.getBoundingClientRect().top]));
+  }
+
+  // Rows glide from where they were, so that one sees what rose and what fell.
+  move(before) {
+    if (!before.size || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    for (const row of this.list.children) {
+      const was = before.get(row.dataset.id);
+      const by = was === undefined ? 0 : was - row.getBoundingClientRect().top;
+      const from = was === undefined ? { opacity: 0.2 } : { transform: `translateY(${by}px)` };
+      if (was === undefined || by) {
+        row.animate([from, was === undefined ? { opacity: 1 } : { transform: "none" }], {
+          duration: MOVE_MS, easing: "ease-out",
+        });
+      }
+    }
+  }
+
+  // Lights the chips of one entry of the history.
+  point(id) {
+    for (const chip of this.list.querySelectorAll(".chip[data-reason]")) {
+      chip.classList.toggle("lit", chip.dataset.reason === id);
+    }
+  }
+
+  toggle(id) {
+    const isClosing = this.open === id;
+    const old = this.open !== null && this.find(this.open);
+    if (old) {
+      old.querySelector(".detail")?.remove();
+      old.querySelector(".row").setAttribute("aria-expanded", "false");
+    }
+    this.open = isClosing ? null : id;
+    if (!isClosing) this.fill(this.find(id));
+  }
+
+  async fill(row) {
+    const id = row.dataset.id;
+    row.querySelector(".row").setAttribute("aria-expanded", "true");
+    const detail = element("div", { class: "detail", role: "group", "aria-label": "Why, and what is like it" });
+    row.append(detail);
+    const name = row.querySelector(".name").textContent;
+    const known = [...Object.keys(this.evidence.history), ...this.evidence.disliked];
+    try {
+      const [explained, alike] = await Promise.all([
+        api.explain(this.evidence, id), api.similar(id, N_SIMILAR, known),
+      ]);
+      if (!row.isConnected) return;
+      detail.append(
+        effectsPart(explained),
+        this.similarPart(alike),
+        element("div", {
+          class: "whole",
+          children: [
+            element("button", { type: "button", text: "They had it", "aria-label": `They had ${name}`,
+              on: { click: () => this.onAdd({ item: explained.item, name }) } }),
+            element("button", { type: "button", class: "quiet", text: "Not for them", "aria-label": `${name} is not for them`,
+              on: { click: () => this.onDislike({ item: explained.item, name }) } }),
+          ],
+        }),
+      );
+    } catch (error) {
+      this.onError(error);
+    }
+  }
+
+  similarPart(alike) {
+    const chips = alike.similar.map((item) =>
+      element("li", {
+        children: [withTip(
+          element("button", {
+            type: "button", class: "chip similar", text: item.name, "data-item": item.item,
+            on: { click: () => { hideTip(); this.onAdd(item); } },
+          }),
+          () => [`${percent(item.similarity)} % alike`, "Adds it to the history."],
+        )],
+      }));
+    const list = element("ul", { class: "chips", children: chips });
+    return element("div", { children: [element("h3", { text: "Goes to the same people" }), list] });
+  }
+}
+
+function reasonChip(reason, entry) {
+  const chip = element("button", {
+    type: "button", class: "chip", text: reason.name, "data-reason": String(reason.item),
+  });
+  return withTip(chip, () => {
+    const without = entry.probability - reason.probability;
+    return [
+      `${percent(reason.probability, true)} points`,
+      `The score of ${entry.name} is ${percent(entry.probability)} % with ${reason.name}, ${percent(without)} % without.`,
+    ];
+  });
+}
+
+function effectsPart(explained) {
+  const most = Math.max(...explained.effects.map((effect) => Math.abs(effect.logit)), 1e-9);
+  const rows = explained.effects.map((effect) => {
+    const isAgainst = effect.probability < 0;
+    const bar = element("i", { class: isAgainst ? "against" : "" });
+    const width = (50 * Math.abs(effect.logit)) / most;
+    bar.style.width = `${width}%`;
+    bar.style.left = `${isAgainst ? 50 - width : 50}%`;
+    return element("li", {
+      children: [
+        element("span", { class: "name", text: effect.liked ? effect.name : `not ${effect.name}`, title: effect.name }),
+        element("span", { class: "two-sided", "aria-hidden": "true", children: [bar] }),
+        element("span", { class: isAgainst ? "by against" : "by", text: percent(effect.probability, true) }),
+      ],
+    });
+  });
+  const list = rows.length
+    ? element("ul", { class: "effects", children: rows })
+    : element("p", { class: "muted", text: "The history is empty: this is what most people come to." });
+  return element("div", { children: [element("h3", { text: "What each entry changes, in points" }), list] });
+}

@@ -1,0 +1,171 @@
+// The page: a history on one side, what comes next on the other, and the link between them.
+
+import * as api from "./api.js";
+import { drawSpread } from "./chart.js";
+import { Entries } from "./entries.js";
+import { History } from "./history.js";
+import { RecommendationList } from "./list.js";
+import { Search } from "./search.js";
+import { useTheme } from "./theme.js";
+import { element, percent, shown } from "./words.js";
+
+const N_RECOMMENDED = 10;
+const N_POPULAR = 8;
+const RETRY_MS = 3000;
+const at = (id) => document.getElementById(id);
+
+let history = new History();
+let asking = null;
+let retry = null;
+
+const list = new RecommendationList({
+  onAdd: (item) => change(() => history.add(item)),
+  onDislike: (item) => change(() => {
+    history.add(item);
+    history.entries.get(String(item.item)).disliked = true;
+  }),
+  onError: tell,
+});
+const entries = new Entries({
+  onChange: (isStep = false, isTyped = false) => changed({ isStep, isTyped }),
+  onPoint: (id) => list.point(id),
+});
+new Search({ onChoose: (item) => change(() => history.add(item)), onError: tell });
+
+function change(act) {
+  act();
+  changed();
+}
+
+// Everything that follows a change of the history. A step of a count is no place to go back to.
+function changed({ isStep = false, isTyped = false, isRestored = false } = {}) {
+  const started = performance.now();
+  if (!isTyped) entries.draw(history);
+  at("start").hidden = !history.isEmpty;
+  at("clear").hidden = history.isEmpty;
+  const link = history.toLink();
+  const place = link ? `#${link}` : location.pathname + location.search;
+  if (!isRestored) window.history[isStep ? "replaceState" : "pushState"](null, "", place);
+  return update(started);
+}
+
+async function update(started = performance.now()) {
+  clearTimeout(retry);
+  asking?.abort();
+  const mine = (asking = new AbortController());
+  const evidence = history.evidence();
+  const slow = setTimeout(() => list.wait(true), 250);
+  try {
+    const answer = await api.recommend(evidence, N_RECOMMENDED, mine.signal);
+    if (mine !== asking) return;
+    list.draw(answer.recommendations, evidence);
+    drawSpread(answer.spread, answer.recommendations);
+    at("notice").hidden = true;
+    requestAnimationFrame(() => setTimeout(() => report(answer, performance.now() - started)));
+  } catch (error) {
+    if (error.name !== "AbortError" && mine === asking) tell(error);
+  } finally {
+    clearTimeout(slow);
+    if (mine === asking) list.wait(false);
+  }
+}
+
+// What a screen reader says after a change, and how long the change took to be on the screen.
+function report(answer, ms) {
+  const [first] = answer.recommendations;
+  const best = first ? `First is ${first.name}, ${percent(shown(first))} %.` : "Nothing is left.";
+  at("status").textContent = `${best} On screen after ${Math.round(ms)} ms.`;
+  document.body.dataset.answers = Number(document.body.dataset.answers ?? 0) + 1;
+  document.body.dataset.milliseconds = ms.toFixed(1);
+}
+
+// Something went wrong: say so, keep what is shown, and try again by itself if it may help.
+function tell(error) {
+  const isKey = error.code === "unauthorized";
+  const isPassing = error.code === "unreachable" || error.code === "overloaded";
+  at("notice-title").textContent = isKey ? "This service asks for a key." : sentence(error.message);
+  at("notice-text").textContent = isKey ? "" : isPassing ? "What you see is the last answer. Trying again …" : sentence(error.fix ?? "");
+  at("key-form").hidden = !isKey;
+  at("retry").hidden = isKey || error.code === "note";
+  at("notice").hidden = false;
+  clearTimeout(retry);
+  if (isPassing) retry = setTimeout(begin, RETRY_MS);
+}
+
+function sentence(text) {
+  const start = text.charAt(0).toUpperCase() + text.slice(1);
+  return !start || /[.!?…]$/.test(start) ? start : `${start}.`;
+}
+
+// Names of the items in a link; what the model does not know is told and left out.
+async function name(restored) {
+  if (restored.isEmpty) return;
+  const found = await api.lookUp([...restored.entries.keys()]);
+  for (const item of found.items) Object.assign(restored.entries.get(String(item.item)) ?? {}, item);
+  found.unknown.forEach((id) => restored.remove(id));
+  if (found.unknown.length) {
+    const n = found.unknown.length;
+    tell({ code: "note", message: `${n} ${n === 1 ? "item of this link is" : "items of this link are"} not in this model`, fix: "The others are shown" });
+  }
+  return found.unknown.length;
+}
+
+async function restore() {
+  const restored = History.fromLink(location.hash.slice(1));
+  try {
+    const nUnknown = await name(restored);
+    history = restored;
+    await changed({ isRestored: true });
+    if (nUnknown) at("notice").hidden = false;
+  } catch (error) {
+    tell(error);
+  }
+}
+
+async function begin() {
+  await Promise.all([restore(), introduce()]);
+}
+
+async function introduce() {
+  try {
+    const [model, popular] = await Promise.all([api.model(), api.search("", N_POPULAR)]);
+    at("model").textContent = `${model.name} · ${model.n_items.toLocaleString("en")} items`;
+    at("model").title = `version ${model.version}, loaded ${model.loaded_at}`;
+    at("popular").replaceChildren(...popular.items.map((item) => element("li", {
+      children: [element("button", {
+        type: "button", class: "chip", text: item.name,
+        on: { click: () => change(() => history.add(item)) },
+      })],
+    })));
+  } catch {
+    // `restore` asks the same service and tells what is wrong.
+  }
+}
+
+at("clear").addEventListener("click", () => change(() => (history = new History())));
+at("retry").addEventListener("click", begin);
+at("dismiss").addEventListener("click", () => (at("notice").hidden = true));
+at("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  api.useKey(at("key").value.trim());
+  at("notice").hidden = true;
+  begin();
+});
+at("link").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    at("link").textContent = "Copied";
+  } catch {
+    at("link").textContent = "It is in the address bar";
+  }
+  setTimeout(() => (at("link").textContent = "Copy link"), 1500);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !event.target.closest("input")) {
+    event.preventDefault();
+    at("search").focus();
+  }
+});
+addEventListener("popstate", restore);
+useTheme(at("theme"));
+begin();

@@ -1,0 +1,112 @@
+// The search box: a list of items that follows what is typed, for mouse, keyboard and screen reader.
+
+import * as api from "./api.js";
+import { element } from "./words.js";
+
+const N_SHOWN = 12;
+
+export class Search {
+  constructor({ onChoose, onError }) {
+    this.input = document.getElementById("search");
+    this.list = document.getElementById("found");
+    this.onChoose = onChoose;
+    this.onError = onError;
+    this.items = [];
+    this.active = -1;
+    this.asking = null;
+    this.input.addEventListener("input", () => this.look());
+    this.input.addEventListener("focus", () => this.look());
+    this.input.addEventListener("blur", () => this.close());
+    this.input.addEventListener("keydown", (event) => this.onKey(event));
+    this.list.addEventListener("pointerdown", (event) => event.preventDefault()); // keep the focus
+    this.list.addEventListener("click", (event) => {
+      const option = event.target.closest("[role=option]");
+      if (option) this.choose(Number(option.dataset.place));
+    });
+  }
+
+  async look() {
+    this.asking?.abort();
+    const asking = (this.asking = new AbortController());
+    const words = this.input.value.trim();
+    try {
+      const found = await api.search(words.slice(0, 100), N_SHOWN, asking.signal);
+      if (asking === this.asking && document.activeElement === this.input) this.show(found, words);
+    } catch (error) {
+      if (error.name !== "AbortError") this.onError(error);
+    }
+  }
+
+  show(found, words) {
+    this.items = found.items;
+    this.active = this.items.length && words ? 0 : -1;
+    const rows = this.items.map((item, place) => this.option(item, place, words));
+    if (!rows.length) {
+      rows.push(element("li", { class: "none", text: `No item is called “${words}”.` }));
+    } else if (found.n_found > rows.length) {
+      const more = (found.n_found - rows.length).toLocaleString("en");
+      rows.push(element("li", { class: "none", text: `${more} more: type on` }));
+    }
+    this.list.replaceChildren(...rows);
+    this.list.hidden = false;
+    this.input.setAttribute("aria-expanded", "true");
+    this.mark();
+  }
+
+  option(item, place, words) {
+    const label = element("span");
+    label.append(...marked(item.name, words));
+    const children = [label];
+    if (String(item.item) !== item.name) children.push(element("small", { text: item.item }));
+    return element("li", { role: "option", id: `found-${place}`, "data-place": place, children });
+  }
+
+  mark() {
+    [...this.list.querySelectorAll("[role=option]")].forEach((option, place) => {
+      option.setAttribute("aria-selected", String(place === this.active));
+      if (place === this.active) option.scrollIntoView({ block: "nearest" });
+    });
+    if (this.active >= 0) this.input.setAttribute("aria-activedescendant", `found-${this.active}`);
+    else this.input.removeAttribute("aria-activedescendant");
+  }
+
+  onKey(event) {
+    const n = this.items.length;
+    if (event.key === "Escape") {
+      this.close();
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (this.list.hidden) this.look();
+      else if (n) this.active = (this.active + (event.key === "ArrowDown" ? 1 : n - 1 + (this.active < 0))) % n;
+      this.mark();
+    } else if (event.key === "Enter" && this.active >= 0 && !this.list.hidden) {
+      event.preventDefault();
+      this.choose(this.active);
+    }
+  }
+
+  choose(place) {
+    const item = this.items[place];
+    if (!item) return;
+    this.input.value = "";
+    this.close();
+    this.onChoose(item);
+  }
+
+  close() {
+    this.asking?.abort();
+    this.asking = null;
+    this.list.hidden = true;
+    this.active = -1;
+    this.input.setAttribute("aria-expanded", "false");
+    this.input.removeAttribute("aria-activedescendant");
+  }
+}
+
+// A name with the part that was typed set apart.
+function marked(name, words) {
+  const at = words ? name.toLowerCase().indexOf(words.toLowerCase()) : -1;
+  if (at < 0) return [name];
+  const end = at + words.length;
+  return [name.slice(0, at), element("mark", { text: name.slice(at, end) }), name.slice(end)];
+}

@@ -1,0 +1,50 @@
+"""The page and its files, read once; the browser is told to fetch nothing from anywhere else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+FOLDER = Path(__file__).parent / "page"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cache-control": "no-cache",  # the tag below is compared, so an update is seen at once
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+def page_routes() -> list[Route]:
+    """A route for each file; the page itself is at `/`."""
+    files = sorted(path for path in FOLDER.iterdir() if path.suffix in KINDS)
+    return [
+        Route("/" if path.name == "index.html" else f"/page/{path.name}", _sender(path))
+        for path in files
+    ]
+
+
+def _sender(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    content = path.read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers = {**HEADERS, "etag": tag, "content-type": KINDS[path.suffix]}
+
+    async def send(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        return Response(content, headers=headers)
+
+    return send

@@ -1,0 +1,101 @@
+"""What is told when a request cannot be answered: JSON with a code, a message and what to do."""
+
+from __future__ import annotations
+
+import http
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+
+class RequestError(Exception):
+    """Ends a request with an error that its sender can act on."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        fix: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.fix = fix
+        self.headers = headers or {}
+
+    def response(self) -> Response:
+        """The same as a response."""
+        content = {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
+        return json_response(content, self.status, self.headers)
+
+
+def json_response(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Any content as JSON."""
+    return Response(to_json(content), status, headers, media_type="application/json")
+
+
+def invalid_request(error: ValidationError) -> RequestError:
+    """What the first fault of a body is and where; values are not repeated, they are private."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return RequestError(
+            400,
+            "invalid_json",
+            f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}",
+            "send a JSON object in UTF-8, as in the examples of /openapi.json",
+        )
+    # Keys of a history are item ids: the place is told down to the field, no further.
+    depth = 3 if first["loc"][:1] == ("requests",) else 1
+    place = ".".join(str(part) for part in first["loc"][:depth])[:80]
+    more = error.error_count() - 1
+    others = f" (and {more} more)" if more else ""
+    return RequestError(
+        422,
+        "invalid_request",
+        f"{place or 'the body'}: {first['msg']}{others}",
+        "see /openapi.json for the fields, their types and limits",
+    )
+
+
+def overloaded() -> RequestError:
+    """More requests wait than the service takes."""
+    return RequestError(
+        503,
+        "overloaded",
+        "too many requests are waiting",
+        "try again in a second; run more workers if this goes on",
+        {"retry-after": "1"},
+    )
+
+
+async def answer_problem(request: Request, error: Exception) -> Response:
+    """Handler of `RequestError`."""
+    assert isinstance(error, RequestError)
+    return error.response()
+
+
+async def answer_http_exception(request: Request, error: Exception) -> Response:
+    """Handler of what the router finds wrong: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    known = {
+        404: ("not_found", "there is nothing at this path", "see /openapi.json for all paths"),
+        405: (
+            "method_not_allowed",
+            f"this path does not take {request.method if len(request.method) < 20 else 'this'}",
+            "use one of the methods in the Allow header",
+        ),
+    }
+    code, message, fix = known.get(
+        error.status_code,
+        ("http_error", http.HTTPStatus(error.status_code).phrase, "see /openapi.json"),
+    )
+    return RequestError(error.status_code, code, message, fix, dict(error.headers or {})).response()

@@ -1,0 +1,71 @@
+"""Starts the service: binds the socket, sees that the model is good, runs one worker or many."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from cfnade.errors import ConfigError
+from cfnade.serve.loaded import load
+from cfnade.serve.probe import check_answers
+from cfnade.serve.settings import ServeSettings
+
+
+def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Serve until told to stop.
+
+    Args:
+        settings: Of the service.
+        say: Takes lines for people.
+
+    Raises:
+        ArtifactError: If the model cannot be used.
+        ConfigError: If the address cannot be listened on.
+    """
+    listening = bind(settings)
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    with listening:
+
+        def tell() -> None:
+            say(f"serving {settings.model} at http://{shown}:{port}/ (Ctrl-C stops)")
+
+        if settings.api_key is None and host not in ("127.0.0.1", "::1"):
+            say(f"anybody who reaches {shown}:{port} is answered; --api-key-file asks for a key")
+        if settings.n_workers == 1:
+            from cfnade.serve.worker import run_worker
+
+            run_worker(settings, listening, on_ready=tell)
+            return
+        check_answers(load(settings.model))  # a model that cannot be used is told before it starts
+        from cfnade.serve.supervisor import Supervisor
+
+        tell()
+        Supervisor(settings, listening).run()
+
+
+def bind(settings: ServeSettings) -> socket.socket:
+    """A socket on the address of the settings.
+
+    Raises:
+        ConfigError: If it is taken, or not an address of this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1024)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror or error}); "
+            "choose another --port or --host"
+        ) from error
+    listening.set_inheritable(True)
+    return listening

@@ -1,0 +1,126 @@
+"""Keeps several workers on one socket: a worker that dies is replaced, what waits is not lost.
+
+All workers take connections from one queue, that of the socket. A connection that nobody has
+taken yet outlives any of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from types import FrameType
+
+from cfnade.serve.settings import ServeSettings
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1
+_SHORT_LIFE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+@dataclass
+class _Place:
+    """One of the workers: the process that fills the place now, and how it did before."""
+
+    process: subprocess.Popen[str] | None = None
+    started: float = 0.0
+    start_at: float = 0.0
+    pause: float = field(default=_LOOK_SECONDS)
+
+
+class Supervisor:
+    """Starts workers, replaces those that die, hands signals on."""
+
+    def __init__(self, settings: ServeSettings, listening: socket.socket) -> None:
+        self.settings = settings
+        self.listening = listening
+        self.places = [_Place() for _ in range(settings.n_workers)]
+        self.is_stopping = False
+        self.figures = tempfile.mkdtemp(prefix="cfnade-metrics-")
+
+    def run(self) -> None:
+        """Supervise until SIGTERM or Ctrl-C, then let the workers finish."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        signal.signal(signal.SIGHUP, self._hand_on)
+        try:
+            while not self.is_stopping:
+                for place in self.places:
+                    self._look(place)
+                time.sleep(_LOOK_SECONDS)
+            self._finish()
+        finally:
+            for place in self.places:
+                if place.process is not None and place.process.poll() is None:
+                    place.process.kill()
+            shutil.rmtree(self.figures, ignore_errors=True)
+
+    def _look(self, place: _Place) -> None:
+        """Start the worker of a place if there is none; one that keeps dying has to wait."""
+        now = time.monotonic()
+        if place.process is not None:
+            code = place.process.poll()
+            if code is None:
+                return
+            self._forget(place.process)
+            is_short = now - place.started < _SHORT_LIFE_SECONDS
+            place.pause = min(2 * place.pause, _LONGEST_PAUSE_SECONDS) if is_short else 0.0
+            logger.error("worker %s ended (%s); starting another", place.process.pid, code)
+            place.process, place.start_at = None, now + place.pause
+            place.pause = max(place.pause, _LOOK_SECONDS)
+        if now >= place.start_at and not self.is_stopping:
+            place.process, place.started = self._start(), now
+
+    def _start(self) -> subprocess.Popen[str]:
+        number = self.listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cfnade.serve.worker", str(number)],
+            stdin=subprocess.PIPE,
+            pass_fds=[number],
+            text=True,
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": self.figures},
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which tells them
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it is dead already, and will be seen so
+            process.stdin.write(self.settings.to_json() + "\n")
+            process.stdin.flush()  # and left open: its end tells the worker that we are gone
+        return process
+
+    def _forget(self, process: subprocess.Popen[str]) -> None:
+        """Close the pipe of a dead worker, and take what it told of its present state away."""
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(process.pid, self.figures)  # type: ignore[no-untyped-call]
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.is_stopping = True
+
+    def _hand_on(self, number: int, frame: FrameType | None) -> None:
+        for place in self.places:
+            if place.process is not None and place.process.poll() is None:
+                place.process.send_signal(number)
+
+    def _finish(self) -> None:
+        """Tell all workers to stop, and wait for what they are at."""
+        running = [p.process for p in self.places if p.process is not None]
+        for process in running:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + self.settings.grace_seconds + 1.0
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))

@@ -1,0 +1,109 @@
+"""A good model takes over, a bad one is refused."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from cfnade.errors import ArtifactError
+from cfnade.model.artifact import load_artifact, save_artifact
+from cfnade.serve import loaded as loading
+from cfnade.serve.model_source import ModelSource
+from tests.model.saved import random_artifact, seal
+
+
+@pytest.fixture
+def outcomes():
+    return []
+
+
+@pytest.fixture
+def source(folder, outcomes):
+    return ModelSource(folder, outcomes.append)
+
+
+def put_other_model(folder):
+    save_artifact(random_artifact(np.random.default_rng(5)), folder)
+
+
+def test_an_unchanged_folder_is_left_alone(source, outcomes):
+    before = source.current
+    assert not source.check()
+    assert source.current is before and outcomes == ["loaded"]
+
+
+def test_a_new_model_in_the_folder_takes_over(source, folder, outcomes):
+    before = source.current
+    put_other_model(folder)
+    assert source.check() and not source.check()
+    assert source.current.n_items == 9 and source.current.version != before.version
+    assert outcomes == ["loaded", "swapped"]
+    assert before.model.recommend_for({"film-0": 1}, n=3)[0].size == 3  # the old one still answers
+
+
+def test_a_changed_file_is_refused_once_and_the_old_model_stays(source, folder, outcomes, caplog):
+    before = source.current
+    shutil.copytree(folder, folder.parent / "good")
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "new").write_bytes(content)  # beside it, then renamed, as no mapped file may change
+    (folder / "new").rename(folder / "weights.safetensors")
+    assert not source.check() and not source.check()
+    assert source.current is before and outcomes == ["loaded", "refused"]
+    assert "weights.safetensors is not what was saved" in source.refused
+    assert "refused a new model" in caplog.text
+    shutil.rmtree(folder)
+    (folder.parent / "good").rename(folder)
+    assert source.check() and source.refused is None
+
+
+def test_a_model_that_does_not_answer_well_is_refused(source, folder, monkeypatch):
+    put_other_model(folder)
+    real = loading.LoadedModel.search.func
+
+    def broken(self):
+        raise RuntimeError("cannot")
+
+    monkeypatch.setattr(loading.LoadedModel, "search", property(broken))
+    assert not source.check()
+    monkeypatch.setattr(loading.LoadedModel, "search", property(real))
+    assert source.current.n_items == 12
+    assert source.check(is_asked_for=True)
+
+
+def test_a_forged_model_with_huge_weights_does_not_take_over(source, folder):
+    artifact = load_artifact(folder)
+    weights = {name: array.copy() for name, array in artifact.network.weights.items()}
+    weights["output_weight"][:] = np.float32(3e38)
+    artifact.network.weights.update(weights)
+    save_artifact(artifact, folder)
+    assert not source.check()
+    assert "first request" in source.refused
+
+
+def test_a_folder_that_is_gone_is_no_news(source, folder):
+    shutil.rmtree(folder)
+    assert not source.check() and source.refused is None
+    assert not source.check(is_asked_for=True)
+    assert "there is no model" in source.refused
+
+
+def test_no_model_to_begin_with_is_an_error(tmp_path):
+    with pytest.raises(ArtifactError, match="there is no model"):
+        ModelSource(tmp_path)
+
+
+def test_a_folder_that_keeps_changing_is_told(folder, monkeypatch):
+    counter = iter(range(100))
+    monkeypatch.setattr(loading, "stamp_of", lambda folder: ((next(counter), 0, 0),))
+    with pytest.raises(ArtifactError, match="changed while it was read"):
+        loading.load(folder)
+
+
+def test_a_sealed_model_of_nothing_but_text_is_refused(source, folder):
+    (folder / "items.json").write_text("[]")
+    seal(folder)
+    assert not source.check()
+    assert source.refused

@@ -1,0 +1,335 @@
+"""The page in a real browser: Debian's chromium, driven by Playwright. `make test-browser`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import statistics
+
+import pytest
+
+from tests.serve.running import KEPT, running
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+QUIET = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = os.environ.get("CFNADE_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed; make test-browser")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=QUIET)
+        yield browser
+        browser.close()
+
+
+class Page:
+    """The page as somebody uses it."""
+
+    def __init__(self, page):
+        self.page = page
+
+    def items(self):
+        return self.page.locator("#list > li .row .name").all_inner_texts()
+
+    def history(self):
+        return self.page.locator("#entries .name").all_inner_texts()
+
+    def value(self, place):
+        shown = self.page.locator("#list .value").nth(place).inner_text()
+        return float(shown.removesuffix(" %"))
+
+    def answered(self, act):
+        """Do something, and wait until the answer to it is on the screen."""
+        before = int(self.page.evaluate("document.body.dataset.answers ?? 0"))
+        act()
+        self.wait_for(f"Number(document.body.dataset.answers) > {before}")
+
+    def wait_for(self, expression):
+        """Wait from outside: the page's own rules forbid to evaluate text in it."""
+        for _ in range(1000):
+            if self.page.evaluate(expression):
+                return
+            self.page.wait_for_timeout(10)
+        raise AssertionError(f"waited in vain for {expression}")
+
+    def add(self, words):
+        self.page.fill("#search", words)
+        option = self.page.locator("#found [role=option]").first
+        playwright.expect(option).to_contain_text(words)
+        self.answered(option.click)
+
+
+@pytest.fixture
+def open_page(browser, service):
+    """Opens the page; at the end no error was logged and no other host was asked."""
+    contexts, faults = [], []
+
+    def open_page(url=f"{service.url}/", viewport=DESK, is_faulty=False, **options):
+        context = browser.new_context(viewport=viewport, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        if not is_faulty:
+            page.on("console", lambda m: m.type == "error" and faults.append(m.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "request",
+            lambda r: r.url.startswith(url.split("#")[0]) or faults.append(f"asked {r.url}"),
+        )
+        page.goto(url)
+        opened = Page(page)
+        opened.wait_for("Number(document.body.dataset.answers) > 0 || !notice.hidden")
+        return opened
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def test_items_added_counted_and_removed_change_the_list(open_page):
+    page = open_page()
+    first = page.items()
+    assert len(first) == 10 and page.history() == []
+    page.add("Film número 0")
+    with_one = page.items()
+    assert page.history() == ["Film número 0"]
+    assert "Film número 0" not in with_one and with_one != first
+    assert with_one[0] in {f"Film número {k}" for k in (3, 6, 9)}  # of its own group
+    before = page.value(0)
+    page.answered(page.page.get_by_label("One more of Film número 0").click)
+    assert page.page.get_by_label("Count of Film número 0").input_value() == "2"
+    assert page.value(0) != before
+    page.add("Film número 3")
+    assert page.history() == ["Film número 0", "Film número 3"]
+    page.answered(page.page.get_by_label("Remove Film número 0").click)
+    page.answered(page.page.get_by_label("Remove Film número 3").click)
+    assert page.items() == first and page.history() == []
+
+
+def test_a_thumb_down_speaks_against_and_is_never_recommended(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    liked = page.items()
+    page.answered(page.page.get_by_label("Film número 0 is disliked").click)
+    assert (
+        page.page.get_by_label("Film número 0 is disliked").get_attribute("aria-pressed") == "true"
+    )
+    assert "Film número 0" not in page.items() and page.items() != liked
+    assert "d=film-0" in page.page.url
+
+
+def test_reasons_tell_their_exact_effect_on_hover_and_on_tap(open_page, service):
+    page = open_page()
+    page.add("Film número 0")
+    told = service.post("/v1/recommend", {"history": {"film-0": 1}, "explain": True}).json
+    best = told["recommendations"][0]
+    chip = page.page.locator("#list > li").first.locator(".because .chip").first
+    assert chip.inner_text() == best["because"][0]["name"]
+    chip.hover()
+    tip = page.page.locator("#tip")
+    playwright.expect(tip).to_be_visible()
+    points = 100 * best["because"][0]["probability"]
+    assert tip.inner_text().startswith(f"+{points:.1f} points")
+    page.page.mouse.move(0, 0)
+    playwright.expect(tip).to_be_hidden()
+
+    phone = open_page(page.page.url, viewport=PHONE, has_touch=True)
+    phone.page.locator(".because .chip").first.tap()
+    playwright.expect(phone.page.locator("#tip")).to_be_visible()
+
+
+def test_a_similar_item_can_be_followed(open_page, service):
+    page = open_page()
+    page.add("Film número 0")
+    page.page.locator("#list .row").first.click()
+    detail = page.page.locator(".detail")
+    playwright.expect(detail.locator(".effects li")).to_have_count(1)
+    similar = detail.locator(".chip.similar").first
+    name, item = similar.inner_text(), similar.get_attribute("data-item")
+    opened = page.page.locator("#list > li").first.get_attribute("data-id")
+    expected = service.post("/v1/similar", {"item": opened, "n": 1, "exclude": ["film-0"]}).json
+    assert item == expected["similar"][0]["item"]
+    page.answered(similar.click)
+    assert page.history() == ["Film número 0", name] and name not in page.items()
+
+
+def test_a_link_restores_the_same_state_and_back_goes_back(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    page.add("Film número 4")
+    page.answered(page.page.get_by_label("One more of Film número 4").click)
+    page.answered(page.page.get_by_label("Film número 0 is disliked").click)
+    again = open_page(page.page.url)
+    assert again.items() == page.items() and again.history() == page.history()
+    assert again.page.get_by_label("Count of Film número 4").input_value() == "2"
+    page.answered(page.page.go_back)
+    page.answered(page.page.go_back)
+    assert page.history() == ["Film número 0"]
+
+
+def test_items_of_a_link_that_the_model_does_not_know_are_told(open_page, service):
+    page = open_page(f"{service.url}/#h=1*film-0&h=1*gone")
+    playwright.expect(page.page.locator("#notice")).to_contain_text("1 item of this link is not in")
+    assert page.history() == ["Film número 0"] and len(page.items()) == 10
+
+
+def test_the_search_is_used_with_the_keyboard_alone(open_page):
+    page = open_page()
+    page.page.keyboard.press("/")
+    field = page.page.locator("#search")
+    playwright.expect(field).to_be_focused()
+    page.page.keyboard.type("numero 1")  # 1, 10 and 11
+    options = page.page.locator("#found [role=option]")
+    playwright.expect(options).to_have_count(3)
+    assert field.get_attribute("aria-expanded") == "true"
+    page.page.keyboard.press("ArrowDown")
+    active = field.get_attribute("aria-activedescendant")
+    chosen = page.page.locator(f"#{active}").inner_text()
+    assert page.page.locator(f"#{active}").get_attribute("aria-selected") == "true"
+    page.answered(lambda: page.page.keyboard.press("Enter"))
+    assert chosen.startswith(page.history()[0])
+    page.page.keyboard.type("no such film")
+    playwright.expect(page.page.locator("#found")).to_contain_text("No item is called")
+    page.page.keyboard.press("Escape")
+    playwright.expect(page.page.locator("#found")).to_be_hidden()
+
+
+def test_dark_mode_by_the_system_and_by_the_button(open_page):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = open_page().page.evaluate(paper)
+    page = open_page(color_scheme="dark")
+    dark = page.page.evaluate(paper)
+    assert dark != light
+    page.page.locator("#theme").click()  # from auto to light
+    assert page.page.evaluate(paper) == light
+    page.page.reload()
+    assert page.page.evaluate(paper) == light
+    page.page.locator("#theme").click()
+    assert page.page.evaluate(paper) == dark
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(open_page, scheme):
+    page = open_page(color_scheme=scheme)
+    page.add("Film número 0")
+    page.page.locator("#list .row").first.click()
+    playwright.expect(page.page.locator(".chip.similar").first).to_be_visible()
+    for selector in [
+        "h1",
+        "#model",
+        "#scale",
+        ".rank",
+        ".value",
+        ".chip",
+        "figcaption",
+        ".effects .by",
+        "footer p",
+        ".quiet",
+    ]:
+        ratio = page.page.evaluate(CONTRAST, selector)
+        assert ratio >= 4.5, (selector, ratio)
+
+
+CONTRAST = """selector => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const element = document.querySelector(selector);
+  let ground = element;
+  while (parse(getComputedStyle(ground).backgroundColor)[3] === 0) ground = ground.parentElement;
+  const pair = [getComputedStyle(element).color, getComputedStyle(ground).backgroundColor];
+  const [low, high] = pair.map(parse).map(light).sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}"""
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(open_page):
+    page = open_page(viewport=PHONE, has_touch=True)
+    page.add("Film número 0")
+    page.page.locator("#list .row").first.tap()
+    playwright.expect(page.page.locator(".chip.similar").first).to_be_visible()
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    history, below = (page.page.locator(s).bounding_box() for s in ("section.history", "#next"))
+    assert below["y"] >= history["y"] + history["height"]
+    small = page.page.evaluate(
+        "[...document.querySelectorAll('.entries button, .chip')]"
+        ".filter((b) => b.offsetParent && b.getBoundingClientRect().height < 24).length"
+    )
+    assert small == 0  # all can be met with a finger
+
+
+def test_everything_has_a_name_for_a_screen_reader(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    page.page.locator("#list .row").first.click()
+    playwright.expect(page.page.locator(".chip.similar").first).to_be_visible()
+    nameless = page.page.evaluate(
+        "[...document.querySelectorAll('button, input, svg[role=img]')].filter((e) => "
+        "!e.textContent.trim() && !e.ariaLabel && !e.labels?.length "
+        "&& !e.getAttribute('aria-labelledby')).map((e) => e.outerHTML)"
+    )
+    assert nameless == []
+    status = page.page.locator("#status").inner_text()
+    assert re.match(r"First is Film número \d+, [\d.]+ %\. On screen after \d+ ms\.", status)
+
+
+def test_the_answer_to_a_change_is_on_screen_within_100_ms(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    taken = []
+    for _ in range(9):
+        page.answered(page.page.get_by_label("One more of Film número 0").click)
+        taken.append(float(page.page.evaluate("document.body.dataset.milliseconds")))
+    assert statistics.median(taken) < 100, taken
+
+
+def test_a_service_that_is_gone_is_told_kindly_and_found_again(open_page, tmp_path):
+    with running(KEPT, tmp_path / "log.txt") as service:
+        page = open_page(f"{service.url}/", is_faulty=True)
+        page.add("Film número 0")
+        shown = page.items()
+        port = service.port
+    page.page.get_by_label("One more of Film número 0").click()
+    notice = page.page.locator("#notice")
+    playwright.expect(notice).to_contain_text("The service does not answer.")
+    assert page.items() == shown  # what was there stays
+    with running(KEPT, tmp_path / "log.txt", "--port", str(port)):
+        playwright.expect(notice).to_be_hidden(timeout=10_000)  # by itself
+        assert page.history() == ["Film número 0"]
+
+
+def test_an_error_of_the_service_is_told_in_its_own_words(open_page, tmp_path):
+    with running(KEPT, tmp_path / "log.txt", "--max-history", "1") as service:
+        page = open_page(f"{service.url}/", is_faulty=True)
+        page.add("Film número 0")
+        page.page.fill("#search", "Film número 4")
+        page.page.locator("#found [role=option]").first.click()
+        notice = page.page.locator("#notice")
+        playwright.expect(notice).to_contain_text("should have at most 1 item")
+        page.answered(page.page.get_by_label("Remove Film número 4").click)
+        playwright.expect(notice).to_be_hidden()
+
+
+def test_a_key_is_asked_for_and_used(open_page, tmp_path):
+    (tmp_path / "key").write_text("s3cret")
+    options = ["--api-key-file", str(tmp_path / "key")]
+    with running(KEPT, tmp_path / "log.txt", *options) as service:
+        page = open_page(f"{service.url}/", is_faulty=True)
+        playwright.expect(page.page.locator("#notice")).to_contain_text("asks for a key")
+        page.page.fill("#key", "s3cret")
+        page.answered(page.page.get_by_role("button", name="Use it").click)
+        playwright.expect(page.page.locator("#notice")).to_be_hidden()
+        assert len(page.items()) == 10

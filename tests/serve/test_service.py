@@ -1,0 +1,324 @@
+"""The service as its clients meet it: a real process, asked over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from cfnade import ImplicitCFNADE
+from cfnade.model.artifact import save_artifact
+from cfnade.serve.settings import Limits, ServeSettings
+from tests.model.saved import random_artifact
+from tests.serve.running import KEPT, running, wait_for
+
+HISTORY = {"film-1": 3, "film-4": 1}
+
+
+def test_recommend_answers_as_the_estimator_does(service):
+    answer = service.post("/v1/recommend", {"history": HISTORY, "n": 4, "explain": True})
+    ids, probabilities = ImplicitCFNADE.load(KEPT).recommend_for(HISTORY, n=4)
+    found = answer.json["recommendations"]
+    assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+    assert [entry["item"] for entry in found] == ids.tolist()
+    np.testing.assert_allclose([e["probability"] for e in found], probabilities, atol=1e-6)
+    assert set(found[0]) == {"item", "name", "probability", "because"}
+    assert set(found[0]["because"][0]) == {"item", "name", "liked", "logit", "probability"}
+
+
+def test_a_batch_is_answered_in_its_order(service):
+    histories = [{}, HISTORY, {"film-0": 2, "stranger": 1}]
+    asked = {"requests": [{"history": history, "n": 2} for history in histories]}
+    answers = service.post("/v1/recommend:batch", asked).json["answers"]
+    for history, answer in zip(histories, answers, strict=True):
+        assert answer == service.post("/v1/recommend", {"history": history, "n": 2}).json
+    assert answers[2]["unknown"] == ["stranger"]
+    assert service.post("/v1/recommend:batch", {"requests": []}).json == {"answers": []}
+
+
+def test_explain_similar_and_items(service):
+    told = service.post("/v1/explain", {"history": HISTORY, "item": "film-7"}).json
+    assert told["item"] == "film-7" and len(told["effects"]) == 2
+    alike = service.post("/v1/similar", {"item": "film-0", "n": 3}).json
+    assert len(alike["similar"]) == 3 and alike["similar"][0]["item"] != "film-0"
+    found = service.get("/v1/items?q=numero+1&n=2").json
+    assert found["n_found"] == 3 and found["items"][0] == {
+        "item": "film-1",
+        "name": "Film número 1",
+    }
+    named = service.post("/v1/items:lookup", {"items": ["film-2", "gone"]}).json
+    assert named["items"][0]["name"] == "Film número 2" and named["unknown"] == ["gone"]
+
+
+def test_the_model_is_described(service):
+    told = service.get("/v1/model").json
+    own = json.loads((KEPT / "model.json").read_text())
+    assert told["version"] == own["sha256"][:12] and told["n_items"] == 12
+    assert told["metrics"]["validation_mpr"] == own["metrics"]["validation_mpr"]
+    assert told["refused"] is None and told["limits"]["n"] == 100 and not told["is_calibrated"]
+
+
+def test_health_and_figures(service):
+    assert service.get("/healthz").json == {"status": "ok"}
+    assert service.get("/readyz").json == {"status": "ready"}
+    service.post("/v1/recommend", {"history": {"who-is-this": 1}})
+    service.get("/v1/items?q=who-is-this")
+    figures = service.get("/metrics")
+    assert figures.headers["content-type"].startswith("text/plain")
+    text = figures.body.decode()
+    for expected in [
+        r'cfnade_requests_total{path="/v1/recommend",status="200"} \d',
+        r'cfnade_request_seconds_bucket{le="0.01",path="/v1/recommend"} \d',
+        r"cfnade_answered_together_count \d",
+        r"cfnade_unknown_items_total [1-9]",
+        r'cfnade_models_total{outcome="loaded"} 1.0',
+        r"cfnade_model_items 12.0",
+    ]:
+        assert re.search(expected, text), expected
+    assert "who-is-this" not in text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", "/v1/recommend", b"{", 400, "invalid_json"),
+        ("POST", "/v1/recommend", b"\xff", 400, "invalid_json"),
+        ("POST", "/v1/recommend", b"", 400, "invalid_json"),
+        ("POST", "/v1/recommend", b"[1]", 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"n": 0}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"n": 101}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"n": "3"}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"histroy": {}}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"history": ["film-0"]}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"history": {"film-0": -1}}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", b'{"history": {"film-0": NaN}}', 422, "invalid_request"),
+        ("POST", "/v1/recommend", b'{"history": {"film-0": 1e999}}', 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"disliked": {"film-0": 0.5}}, 422, "invalid_request"),
+        ("POST", "/v1/recommend", {"history": {str(k): 1 for k in range(1001)}}, 422,
+         "invalid_request"),
+        ("POST", "/v1/recommend", {"history": {"film-0": 1}, "disliked": ["film-0"]}, 409,
+         "liked_and_disliked"),
+        ("POST", "/v1/recommend:batch", {"requests": [{}] * 65}, 422, "invalid_request"),
+        ("POST", "/v1/recommend:batch", {"requests": [{}, {"n": 0}]}, 422, "invalid_request"),
+        ("POST", "/v1/similar", {"item": "gone"}, 404, "unknown_item"),
+        ("POST", "/v1/explain", {"item": "gone"}, 404, "unknown_item"),
+        ("GET", "/v1/items?n=many", None, 422, "invalid_request"),
+        ("GET", f"/v1/items?q={'x' * 201}", None, 422, "invalid_request"),
+        ("GET", "/v1/items?sort=up", None, 422, "invalid_request"),
+        ("GET", "/v1/items?n=1&n=2", None, 422, "invalid_request"),
+        ("GET", "/nowhere", None, 404, "not_found"),
+        ("GET", "/page/../settings.py", None, 404, "not_found"),
+        ("GET", "/v1/recommend", None, 405, "method_not_allowed"),
+        ("DELETE", "/v1/items", None, 405, "method_not_allowed"),
+    ],
+)  # fmt: skip
+def test_every_error_is_json_with_a_code_a_message_and_what_to_do(
+    service, method, path, body, status, code
+):
+    answer = service.ask(method, path, body)
+    assert (answer.status, answer.code) == (status, code)
+    assert b"Traceback" not in answer.body
+
+
+def test_a_fault_in_a_batch_is_told_with_its_place(service):
+    answer = service.post("/v1/recommend:batch", {"requests": [{}, {"n": 0}]})
+    assert answer.json["error"]["message"].startswith("requests.1.n: ")
+
+
+def test_a_body_that_is_not_said_to_be_json_or_too_large_is_refused(service):
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert service.post("/v1/recommend", b"a=1", **form).code == "not_json"
+    large = b" " * (Limits().body_bytes + 1)
+    assert service.post("/v1/recommend", large).code == "body_too_large"
+    chunks = (b" " * 65536 for _ in range(40))  # of a length that is not told before
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
+    try:
+        connection.request(
+            "POST", "/v1/recommend", chunks, {"content-type": "application/json"},
+            encode_chunked=True,
+        )  # fmt: skip
+        assert connection.getresponse().status == 413
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # refused before all of it was sent
+    finally:
+        connection.close()
+    assert service.get("/healthz").status == 200
+
+
+def test_nothing_of_a_request_is_in_the_log(folder, tmp_path):
+    with running(folder, tmp_path / "log.txt") as service:
+        service.post("/v1/recommend", {"history": {"private-film": 1}, "exclude": ["private"]})
+        service.post("/v1/recommend", {"history": {"private-film": -1}})
+        service.get("/v1/items?q=private-search")
+        service.get("/private-path")
+    log = service.log.read_text()
+    assert "serving" in log and "private" not in log and "127.0.0.1 -" not in log
+
+
+def test_an_unforeseen_failure_is_json_and_the_log_tells_where_but_not_what(
+    loaded, monkeypatch, caplog
+):
+    import asyncio
+
+    from cfnade.serve import app as application
+    from cfnade.serve import scoring
+
+    def fail(loaded, asked):
+        raise KeyError("private-film")
+
+    monkeypatch.setattr(scoring, "recommend", fail)
+    monkeypatch.setattr(application, "ModelSource", lambda folder, told: Source(loaded))
+    service = application.Service(ServeSettings(KEPT))
+    app = application.build_app(service)
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/recommend", "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    service.batcher.close()
+    assert sent[0]["status"] == 500
+    assert json.loads(sent[1]["body"])["error"]["code"] == "internal_error"
+    assert "KeyError at" in caplog.text and "private" not in caplog.text
+
+
+class Source:
+    """A model without a folder to watch."""
+
+    refused = None
+
+    def __init__(self, current):
+        self.current = current
+
+
+def test_the_key_is_asked_for_where_it_matters(folder, tmp_path):
+    (tmp_path / "key").write_text("s3cret\n")
+    options = ["--api-key-file", str(tmp_path / "key")]
+    with running(folder, tmp_path / "log.txt", *options) as service:
+        for path in ("/v1/model", "/metrics"):
+            refused = service.get(path)
+            assert (refused.status, refused.code) == (401, "unauthorized")
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert service.get(path, authorization="Bearer wrong").status == 401
+            assert service.get(path, authorization="Bearer s3cret").status == 200
+            assert service.get(path, **{"x-api-key": "s3cret"}).status == 200
+        assert service.post("/v1/recommend", {}).status == 401
+        for path in ("/", "/healthz", "/readyz", "/openapi.json"):
+            assert service.get(path).status == 200
+        told = service.get("/openapi.json").json["paths"]["/v1/model"]["get"]
+        assert "401" in told["responses"] and told["security"]
+
+
+def test_other_origins_may_ask_only_if_they_are_named(folder, tmp_path, service):
+    ask = {"origin": "https://shop.example", "access-control-request-method": "POST"}
+    assert service.ask("OPTIONS", "/v1/recommend", headers=ask).status == 405
+    options = ["--allow-origin", "https://shop.example"]
+    with running(folder, tmp_path / "log.txt", *options) as open_service:
+        allowed = open_service.ask("OPTIONS", "/v1/recommend", headers=ask)
+        assert allowed.headers["access-control-allow-origin"] == "https://shop.example"
+        answer = open_service.post("/v1/recommend", {}, origin="https://shop.example")
+        assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+        other = open_service.post("/v1/recommend", {}, origin="https://else.example")
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_the_page_asks_no_other_host_and_is_not_sent_twice(service):
+    page = service.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    files = set(re.findall(r'(?:href|src)="(page/[^"]+)"', page.body.decode()))
+    assert {"page/main.js", "page/style.css", "page/icon.svg"} <= files
+    for name in files:
+        sent = service.get(f"/{name}")
+        assert sent.status == 200
+        again = service.get(f"/{name}", **{"if-none-match": sent.headers["etag"]})
+        assert again.status == 304 and not again.body
+        outside = re.sub(rb"http://www\.w3\.org/2000/svg", b"", sent.body)
+        assert b"://" not in outside
+
+
+def test_sighup_takes_over_a_new_model_and_refuses_a_bad_one(folder, tmp_path):
+    with running(folder, tmp_path / "log.txt", "--watch", "0") as service:
+        before = service.version()
+        save_artifact(random_artifact(np.random.default_rng(5)), folder)
+        time.sleep(0.3)
+        assert service.version() == before  # nobody has asked for it
+        service.signal(signal.SIGHUP)
+        after = wait_for(lambda: (v := service.version()) != before and v)
+        assert service.get("/v1/model").json["n_items"] == 9
+        shutil.rmtree(folder)
+        service.signal(signal.SIGHUP)
+        refused = wait_for(lambda: service.get("/v1/model").json["refused"])
+        assert "there is no model" in refused and service.version() == after
+        assert service.post("/v1/recommend", {}).status == 200
+
+
+def test_no_request_fails_while_models_are_swapped_and_refused(folder, tmp_path):
+    with running(folder, tmp_path / "log.txt", "--watch", "0.05") as service:
+        statuses, versions, is_over = [], {service.version()}, threading.Event()
+
+        def ask():
+            connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
+            while not is_over.is_set():
+                body = json.dumps({"history": HISTORY, "n": 3, "explain": True})
+                connection.request(
+                    "POST", "/v1/recommend", body, {"content-type": "application/json"}
+                )
+                response = connection.getresponse()
+                response.read()
+                statuses.append(response.status)
+            connection.close()
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for turn in range(6):
+            if turn % 2:
+                (folder / "items.new").write_text("damaged")
+                (folder / "items.new").rename(folder / "items.json")
+                wait_for(lambda: service.get("/v1/model").json["refused"])
+            else:
+                save_artifact(random_artifact(np.random.default_rng(turn)), folder)
+                wait_for(lambda: service.version() not in versions)
+            versions.add(service.version())
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        assert set(statuses) == {200} and len(statuses) > 30
+        assert len(versions) == 4
+
+
+def test_a_request_that_is_under_way_is_finished_before_the_end(folder, tmp_path):
+    with running(folder, tmp_path / "log.txt") as service:
+        body = json.dumps({"requests": [{"history": HISTORY, "explain": True}] * 64}).encode()
+        with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
+            client.sendall(
+                b"POST /v1/recommend:batch HTTP/1.1\r\nhost: x\r\n"
+                b"content-type: application/json\r\n"
+                + f"content-length: {len(body)}\r\n\r\n".encode()
+                + body[:-1]
+            )
+            time.sleep(0.2)  # the request has begun, its end is not there yet
+            service.signal(signal.SIGTERM)
+            time.sleep(0.2)
+            client.sendall(body[-1:])
+            parts = []
+            while part := client.recv(65536):
+                parts.append(part)
+        assert b"".join(parts).startswith(b"HTTP/1.1 200 OK")
+        assert service.process.wait(20) == 0
