@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.errors import CfnadeError
 from cfnade.recommender import ImplicitCFNADE
 
 
 def is_calibrated(model: ImplicitCFNADE) -> bool:
-    """Whether the model turns scores into honest probabilities: it is asked for one."""
-    probability: Any = getattr(model, "probability", None)
-    if probability is None:
-        return False
-    try:
-        probability({}, items=model.catalogue_.ids[:1].tolist())
-    except CfnadeError:  # it has no calibrator
-        return False
-    return True
+    """Whether the model turns scores into honest probabilities."""
+    return model.calibrator_ is not None
 
 
 def calibrated(
@@ -40,11 +31,8 @@ def calibrated(
         items: Ids of those asked for, (n,).
 
     Returns:
-        (n,); None where there are dislikes and the model calibrates none.
+        (n,); None where there are dislikes, which no calibrator was fitted on.
     """
-    probability: Any = model.probability  # type: ignore[attr-defined]
-    if not disliked:
-        return np.asarray(probability(history, items=list(items)))
-    if "disliked" not in inspect.signature(probability).parameters:
+    if disliked:
         return None
-    return np.asarray(probability(history, items=list(items), disliked=disliked))
+    return model.probability(history, items=list(items))
