@@ -150,19 +150,20 @@ def calibrated():
 
 def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loaded, calibrated):
     asked = [
-        RecommendRequest(history={"film-0": 1, "stranger": 1}, n=3, calibrate=True),
-        RecommendRequest(disliked=["film-0"], n=1, calibrate=True),
-        RecommendRequest(history={"film-0": 1}, n=1),
+        RecommendRequest(history={"film-0": 1, "stranger": 1}, n=3, explain=True),
+        RecommendRequest(disliked=["film-0"], n=1),
     ]
-    first, second, third = scoring.recommend(calibrated, asked)
+    first, second = scoring.recommend(calibrated, asked)
     assert calibrated.is_calibrated and not loaded.is_calibrated
     items = [entry["item"] for entry in first["recommendations"]]
     expected = calibrated.model.probability({"film-0": 1}, items=items)
     told = [entry["calibrated"] for entry in first["recommendations"]]
     assert told == pytest.approx(expected, abs=1e-6) and len(told) == 3
-    only = {"only": ["film-0"], "include_seen": True, "calibrate": True}
+    (reason,) = first["recommendations"][0]["because"]
+    without = calibrated.model.probability({}, items=items[:1])[0]
+    assert reason["calibrated"] == pytest.approx(expected[0] - without, abs=1e-6)
+    only = {"only": ["film-0"], "include_seen": True}
     (seen,) = scoring.recommend(calibrated, [RecommendRequest(history={"film-0": 1}, **only)])
-    assert "calibrated" not in third["recommendations"][0]  # nobody has asked
     assert "calibrated" not in seen["recommendations"][0]  # it has it already
     assert "calibrated" not in second["recommendations"][0]  # dislikes are not calibrated
     assert "calibrated" not in scoring.recommend(loaded, asked)[0]["recommendations"][0]
