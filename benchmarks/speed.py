@@ -100,7 +100,7 @@ def engine_step(ratings: csr_array, batch: int, zero_share: float) -> Callable[[
         OutputLayer(network.output_weight, network.output_bias),
     )
     return lambda: run._update(
-        run.confidence[rng.integers(ratings.shape[0], size=batch)], *layers, rng
+        run.rows.confidence[rng.integers(ratings.shape[0], size=batch)], *layers, rng
     )
 
 

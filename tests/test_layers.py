@@ -20,7 +20,9 @@ LAYERS = [
     ["model.inputs", "model.sparse", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],
     ["model.warm_start"],
+    ["model.exchange"],
     ["model.input_layer", "model.objective", "model.start"],
+    ["model.rows"],
     ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],
@@ -37,8 +39,9 @@ LAYERS = [
     ["evaluation"],  # plots and report
     ["demo_story"],
     ["recommendation_file"],
+    ["scale"],  # nothing of the core imports it
     ["demo", "console", "cli_options"],
-    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_train"],
+    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_scale", "cli_train"],
     ["cli"],
     ["__main__"],
 ]
