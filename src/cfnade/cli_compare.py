@@ -14,7 +14,8 @@ from cfnade.errors import ConfigError
 from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender
 from cfnade.evaluation.protocol import ProtocolConfig
-from cfnade.evaluation.sweep import DEFAULT_ALPHAS, sweep
+from cfnade.evaluation.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
+from cfnade.scale import als  # which adds a contender
 
 ALPHAS = ",".join(f"{alpha:g}" for alpha in DEFAULT_ALPHAS)
 
@@ -93,11 +94,10 @@ def compare_command(
 ) -> None:
     """Compare models on one split: each tuned on validation, then tested once."""
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
-    names = [name.strip() for name in models.split(",") if name.strip()]
     with console.job_progress() as on_progress:
         comparison = compare(
             reading.read(data),
-            {name: contender(name, seed) for name in names},
+            {name: contender(name, seed) for name in _names(models)},
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from),
@@ -111,6 +111,9 @@ def sweep_command(
     data: options.Data,
     test: options.Test = None,
     alphas: Annotated[str, typer.Option(help="Numbers with commas between.")] = ALPHAS,
+    models: Annotated[
+        str, typer.Option(help=f"Names with commas between: cfnade, imf, {als.NAME}.")
+    ] = ",".join(SWEPT_MODELS),
     figure: Annotated[
         Path | None, typer.Option(help="Draw the figure there: .svg or .png.")
     ] = None,
@@ -134,6 +137,7 @@ def sweep_command(
         swept = sweep(
             reading.read(data),
             options.parse_numbers(alphas, "--alphas"),
+            models=_names(models),
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from),
@@ -146,6 +150,10 @@ def sweep_command(
 
         save_figure(sweep_plot(swept), figure)
         console.say(f"drew {figure}")
+
+
+def _names(models: str) -> list[str]:
+    return [name.strip() for name in models.split(",") if name.strip()]
 
 
 def _protocol(test_share: float, seed: int, candidates: str, ratings_from: str) -> ProtocolConfig:

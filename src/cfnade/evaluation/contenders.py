@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.data.interactions import CountMatrix
@@ -17,6 +17,15 @@ from cfnade.scorer import Scorer
 
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
 """Regularisation of IMF over the root of 1 + alpha."""
+
+
+@runtime_checkable
+class HasAlpha(Protocol):
+    """A contender that a sweep can hold at one alpha."""
+
+    def at_alpha(self, alpha: float) -> Contender:
+        """The same with alpha held fixed."""
+        ...
 
 
 class Contender(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,13 +44,13 @@ def confidence_odds(confidence: csr_array) -> NDArray[np.float64]:
     Returns:
         (n_items,).
     """
-    n_users, n_items = np.count_nonzero(np.diff(confidence.indptr)), confidence.shape[1]
+    n_users, n_items = int(np.count_nonzero(np.diff(confidence.indptr))), confidence.shape[1]
     liked = np.bincount(confidence.indices, confidence.data, minlength=n_items)
     return odds_logit(liked, np.bincount(confidence.indices, minlength=n_items), n_users)
 
 
 def odds_logit(
-    liked: NDArray[np.floating], n_watchers: NDArray[np.integer], n_users: int
+    liked: NDArray[Any], n_watchers: NDArray[np.integer], n_users: int
 ) -> NDArray[np.float64]:
     """Logit of the odds of confidence, from sums over users.
 
