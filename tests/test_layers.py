@@ -41,7 +41,8 @@ LAYERS = [
     ["recommendation_file"],
     ["scale"],  # nothing of the core imports it
     ["demo", "console", "cli_options"],
-    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_scale", "cli_train"],
+    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_train"],
+    ["cli_scale"],
     ["cli"],
     ["__main__"],
 ]

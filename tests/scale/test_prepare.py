@@ -151,8 +151,8 @@ def test_events_in_a_csv_are_counted_and_their_ids_read_as_on_one_machine(spark,
 
 
 def test_floors_leave_what_they_leave_on_one_machine(spark, plays, tmp_path):
-    alone = read_interactions(plays, min_user_items=8, min_item_users=60)
-    config = PrepareConfig(min_user_items=8, min_item_users=60, shards=2)
+    alone = read_interactions(plays, min_user_items=6, min_item_users=40)
+    config = PrepareConfig(min_user_items=6, min_item_users=40, shards=2)
     summary = prepare(spark.read.parquet(str(plays)), tmp_path / "out", config)
     sizes = (summary["n_users"], summary["n_items"], summary["n_pairs"])
     assert sizes == (alone.n_users, alone.n_items, alone.n_pairs)

@@ -120,6 +120,6 @@ def _told() -> Iterator[None]:
     except RuntimeError as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TrainingError(
-            f"process {process_number()} of {n_processes()} lost another one ({reason:.120}); see "
+            f"process {process_number()} of {n_processes()} lost another one ({reason:.300}); see "
             "why that one ended, and go on from the checkpoint with the same command and --resume"
         ) from error

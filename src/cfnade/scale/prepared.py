@@ -108,14 +108,15 @@ class Prepared:
 
         Returns:
             Counts of the training part and held-out counts, (n_judged, n_items) each, users in
-            the order of the shards.
+            the order of their ids.
         """
         files = ", ".join(quote_text(str(shard)) for shard in self.shards)
         with connect() as connection:
             connection.execute(
-                f"CREATE TABLE judged AS SELECT row_number() OVER () - 1 AS u, * FROM (SELECT "
-                f"items, counts, {part}_items AS held_items, {part}_counts AS held_counts "
-                f"FROM read_parquet([{files}]) WHERE len({part}_items) > 0)"
+                'CREATE TABLE judged AS SELECT row_number() OVER (ORDER BY "user") - 1 AS u, * '
+                f'FROM (SELECT "user", items, counts, {part}_items AS held_items, '
+                f"{part}_counts AS held_counts FROM read_parquet([{files}]) "
+                f"WHERE len({part}_items) > 0)"
             )
             ((n_users,),) = connection.execute("SELECT count(*) FROM judged").fetchall()
             shape = (int(n_users), self.n_items)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import tarfile
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -221,7 +222,10 @@ def _shipped(session: SparkSession, model: Path) -> Iterator[str]:
     name = f"cfnade-model-{uuid.uuid4().hex}"
     folder = tempfile.mkdtemp(prefix="cfnade-")
     try:
-        packed = shutil.make_archive(f"{folder}/{name}", "tar", model)
+        packed = Path(folder) / f"{name}.tar"
+        with tarfile.open(packed, "w") as archive:
+            for path in sorted(model.iterdir()):
+                archive.add(path, path.name)
         session.sparkContext.addArchive(f"{packed}#{name}")
         yield name
     finally:
