@@ -22,10 +22,11 @@ def free_port() -> int:
 
 @dataclass
 class Cluster:
-    """A master and its workers, each with one core, in processes of this machine."""
+    """A master and its workers in processes of this machine."""
 
     folder: Path
-    worker_memory: str = "1g"
+    worker_memory: str = "2g"
+    worker_cores: int = 2  # so that two applications of two executors fit beside each other
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     url: str = ""
@@ -47,7 +48,7 @@ class Cluster:
     def add_worker(self) -> None:
         name = f"worker-{len(self.workers)}"
         worker = self._start(
-            name, "deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory",
+            name, "deploy.worker.Worker", "--host", "127.0.0.1", "--cores", str(self.worker_cores), "--memory",
             self.worker_memory, "--webui-port", str(free_port()), "--work-dir",
             str(self.folder / name), self.url,
         )  # fmt: skip
@@ -81,6 +82,7 @@ class Cluster:
             "spark.driver.memory": "800m",
             "spark.executor.memory": "700m",
             "spark.executor.cores": "1",
+            "spark.cores.max": "2",
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.enabled": "false",
             "spark.executorEnv.PYTHONPATH": environment()["PYTHONPATH"],
@@ -101,7 +103,7 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def _wait_for(self, name: str, line: str, seconds: float = 60.0) -> None:
+    def _wait_for(self, name: str, line: str, seconds: float = 240.0) -> None:
         log, until = self.folder / f"{name}.log", time.monotonic() + seconds
         while line not in log.read_text(errors="replace"):
             if time.monotonic() > until:

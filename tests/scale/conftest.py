@@ -57,7 +57,7 @@ def plays(tmp_path_factory):
     frame["user"] = [f"u{k:04d}" for k in frame["user"]]
     frame["item"] = [f"show {k}" for k in frame["item"]]
     path = tmp_path_factory.mktemp("plays") / "plays.parquet"
-    frame.to_parquet(path)
+    frame.to_parquet(path, index=False)
     return path
 
 

@@ -23,7 +23,7 @@ def cfnade(cluster, *arguments):
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
     )
 
 

@@ -93,7 +93,7 @@ def pairs(tmp_path_factory):
     frame = frame.drop_duplicates()
     frame["n"] = rng.integers(0, 7, len(frame)) / 2
     path = tmp_path_factory.mktemp("pairs") / "pairs.parquet"
-    frame.to_parquet(path)
+    frame.to_parquet(path, index=False)
     return path
 
 

@@ -55,7 +55,7 @@ def settings(**changes):
 
 def run(command, **changes):
     return subprocess.run(
-        command, env={**environment(), **changes}, capture_output=True, text=True, timeout=200
+        command, env={**environment(), **changes}, capture_output=True, text=True, timeout=500
     )
 
 
@@ -226,7 +226,7 @@ def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
     command = torchrun("scale", "train", folder, "--out", tmp_path / "m", *long)
     job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
     kill_a_rank(job, tmp_path / "m.checkpoint")
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=200)
     assert job.returncode != 0
     assert "lost another one" in told and "--resume" in told
     state = json.loads((tmp_path / "m.checkpoint" / "state.json").read_text())
@@ -250,7 +250,7 @@ def test_torchrun_starts_a_killed_job_again_if_asked_to(folder, tmp_path):
     )
     job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
     kill_a_rank(job, tmp_path / "m.checkpoint")
-    _, told = job.communicate(timeout=120)
+    _, told = job.communicate(timeout=400)
     assert job.returncode == 0, told
     train_prepared(folder, tmp_path / "one", {**SETTINGS, "max_epochs": 60, "patience": 400})
     assert largest_difference(weights(tmp_path / "m"), weights(tmp_path / "one")) < 1e-4
@@ -258,7 +258,7 @@ def test_torchrun_starts_a_killed_job_again_if_asked_to(folder, tmp_path):
 
 def kill_a_rank(job, checkpoint):
     """Kill the second process, as soon as there is a checkpoint."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while not (checkpoint / "state.json").exists():
         assert job.poll() is None and time.monotonic() < until, job.communicate()
         time.sleep(0.01)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from cfnade.errors import TrainingError
 from cfnade.model.exchange import Alone, Exchange
@@ -84,9 +85,9 @@ def process_number() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def was_restarted() -> bool:
-    """Whether `torchrun` has started the processes again after one failed."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def n_restarts() -> int:
+    """How often `torchrun` has started the processes again after one failed."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 @contextmanager
@@ -105,11 +106,22 @@ def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
         yield Alone()
         return
     with _told():
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=timeout))
+        _join(datetime.timedelta(seconds=timeout))
     try:
         yield Together()
     finally:
         dist.destroy_process_group()
+
+
+def _join(timeout: datetime.timedelta) -> None:
+    """Meet the others where `torchrun` says.
+
+    The place is the same after a restart, and holds the addresses of processes that are gone: so
+    each start has names of its own there.
+    """
+    store, rank, n = next(rendezvous("env://", timeout=timeout))
+    store = dist.PrefixStore(f"start-{n_restarts()}", store)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", timeout=timeout, store=store, rank=rank, world_size=n)
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def train_prepared(
             process=processes.process_number(),
             n_processes=processes.n_processes(),
         )
-        resume = resume or (processes.was_restarted() and checkpoint.exists())
+        resume = resume or (processes.n_restarts() > 0 and checkpoint.exists())
         if not resume and exchange.is_first:
             shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
         trained = train(
