@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scale_report import scale_section
 from speed_report import speed_section
 
 from cfnade import Interactions, read_interactions
@@ -129,6 +130,11 @@ def document() -> str:
     latency = OUTCOMES / "latency.json"
     if latency.exists():
         parts.append(latency_section(json.loads(latency.read_text())))
+    scale, scale_users = OUTCOMES / "scale.json", OUTCOMES / "scale_users.json"
+    if scale.exists() and scale_users.exists():
+        parts.append(
+            scale_section(json.loads(scale.read_text()), json.loads(scale_users.read_text()))
+        )
     new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
     if new_items.exists():
         parts.append(new_items.read_text())

@@ -250,7 +250,7 @@ def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
 
 def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
     """Short histories of many users through preparation and scoring."""
-    n_items, n_hidden = 2_000, 64
+    n_items, n_hidden = 1_000, 64
     config = ServiceConfig(n_users=n_users, n_items=n_items, mean_history=5.0, history_spread=0.0)
     started = time.perf_counter()
     service = SimulatedService(config, seed=0)

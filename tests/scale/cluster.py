@@ -48,9 +48,9 @@ class Cluster:
     def add_worker(self) -> None:
         name = f"worker-{len(self.workers)}"
         worker = self._start(
-            name, "deploy.worker.Worker", "--host", "127.0.0.1", "--cores", str(self.worker_cores), "--memory",
-            self.worker_memory, "--webui-port", str(free_port()), "--work-dir",
-            str(self.folder / name), self.url,
+            name, "deploy.worker.Worker", "--host", "127.0.0.1",
+            "--cores", str(self.worker_cores), "--memory", self.worker_memory,
+            "--webui-port", str(free_port()), "--work-dir", str(self.folder / name), self.url,
         )  # fmt: skip
         self.workers.append(worker)
 
