@@ -80,6 +80,22 @@ def test_a_prepared_folder_is_scored_by_whole_histories(spark, model, plays, pre
     assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
 
 
+def test_ids_that_are_numbers_stay_numbers_of_any_width(spark, plays, tmp_path):
+    import pandas as pd
+
+    frame = pd.read_parquet(plays)
+    frame["user"] = frame["user"].str.removeprefix("u").astype("int64") + 2**40
+    frame["item"] = frame["item"].str.removeprefix("show ").astype("int32")
+    numbers, model = tmp_path / "numbers.parquet", tmp_path / "model"
+    frame.to_parquet(numbers, index=False)
+    settings = {"n_hidden": 4, "max_epochs": 1, "validation_share": 0.0}
+    ImplicitCFNADE(**settings).fit(read_interactions(numbers)).save(model)
+    score(spark.read.parquet(str(numbers)), model, tmp_path / "out", partitions=2)
+    found = rows_of(tmp_path / "out")
+    assert min(found) >= 2**40
+    assert_same(found, alone(model, numbers, tmp_path / "alone.parquet"))
+
+
 def test_items_that_the_model_lacks_are_left_out_and_counted(spark, model, plays, tmp_path):
     table = spark.read.parquet(str(plays))
     strange = spark.createDataFrame([("u0001", "radio", 3), ("new", "radio", 1)], table.schema)

@@ -269,6 +269,7 @@ def kill_a_rank(job, checkpoint):
     raise AssertionError("there is no second process")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_spark_starts_the_same_training(spark, prepared, tmp_path):
     from cfnade.scale.on_spark import train_on_spark
 

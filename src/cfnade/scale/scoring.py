@@ -199,10 +199,9 @@ def _recommend(
     out = out.resolve()
     if out.exists() and not (out / "_SUCCESS").exists():
         raise DataError(f"{out} exists and was not written by Spark; choose another place")
-    numbers = catalogue.ids.dtype.kind in "iu"
     user_type = histories.schema["user_id"].dataType.simpleString()
     schema = (
-        f"user_id {user_type}, item_id {'bigint' if numbers else 'string'}, "
+        f"user_id {user_type}, item_id {'bigint' if _are_numbers(catalogue) else 'string'}, "
         "rank int, probability float"
     )
     with _shipped(histories.sparkSession, model) as name:
@@ -252,8 +251,20 @@ def _recommend_batches(
             ids, scores = model.recommend(users, as_count_matrix(rows), asked.n, **asked.filters())
             columns = as_columns(users, ids, scores)
             if len(columns["rank"]):
-                columns["rank"] = columns["rank"].astype(np.int32)
-                yield pa.RecordBatch.from_pydict(columns)
+                types = {
+                    "user_id": table.schema.field("user_id").type,
+                    "item_id": pa.int64() if _are_numbers(model.catalogue_) else pa.string(),
+                    "rank": pa.int32(),
+                    "probability": pa.float32(),
+                }
+                yield pa.RecordBatch.from_pydict(
+                    {name: pa.array(columns[name]).cast(kind) for name, kind in types.items()}
+                )
+
+
+def _are_numbers(catalogue: Catalogue) -> bool:
+    """Whether item ids are written as numbers, else as text."""
+    return catalogue.ids.dtype.kind in "iu"
 
 
 @lru_cache(maxsize=1)
