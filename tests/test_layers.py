@@ -20,7 +20,9 @@ LAYERS = [
     ["model.inputs", "model.neighbours", "model.sparse", "model.tensors", "model.weights"],
     ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],
     ["model.warm_start"],
+    ["model.exchange"],
     ["model.input_layer", "model.objective", "model.start"],
+    ["model.rows"],
     ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],
@@ -40,8 +42,10 @@ LAYERS = [
     ["evaluation"],  # plots and report
     ["demo_story"],
     ["recommendation_file"],
+    ["scale"],  # nothing of the core imports it
     ["demo", "console", "cli_options"],
     ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_serve", "cli_train", "cli_tune"],
+    ["cli_scale"],
     ["cli"],
     ["__main__"],
 ]

@@ -16,6 +16,7 @@ from cfnade import (
     cli_data,
     cli_model,
     cli_recommend,
+    cli_scale,
     cli_serve,
     cli_train,
     cli_tune,
@@ -31,7 +32,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Implicit CF-NADE: recommendations from watch, play and purchase counts.",
 )
-for group in (cli_train, cli_tune, cli_compare, cli_recommend, cli_serve, cli_model, cli_data):
+for group in (
+    cli_train,
+    cli_tune,
+    cli_compare,
+    cli_recommend,
+    cli_serve,
+    cli_model,
+    cli_data,
+    cli_scale,
+):
     group.register(app)
 
 

@@ -15,7 +15,8 @@ from cfnade.errors import ConfigError
 from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender, model_names
 from cfnade.evaluation.protocol import ProtocolConfig
-from cfnade.evaluation.sweep import DEFAULT_ALPHAS, sweep
+from cfnade.evaluation.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
+from cfnade.scale import als  # which adds a contender
 
 ALPHAS = ",".join(f"{alpha:g}" for alpha in DEFAULT_ALPHAS)
 
@@ -120,6 +121,9 @@ def sweep_command(
     data: options.Data,
     test: options.Test = None,
     alphas: Annotated[str, typer.Option(help="Numbers with commas between.")] = ALPHAS,
+    models: Annotated[
+        str, typer.Option(help=f"Names with commas between: cfnade, imf, {als.NAME}.")
+    ] = ",".join(SWEPT_MODELS),
     figure: Annotated[
         Path | None, typer.Option(help="Draw the figure there: .svg or .png.")
     ] = None,
@@ -143,6 +147,7 @@ def sweep_command(
         swept = sweep(
             reading.read(data),
             options.parse_numbers(alphas, "--alphas"),
+            models=model_names(models),
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from),

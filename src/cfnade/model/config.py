@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -127,6 +128,10 @@ class TrainingConfig:
         if self.batch_size is not None:
             return self.batch_size
         return min(200, max(16, n_users // 8))
+
+    def updates_per_epoch(self, n_users: int) -> int:
+        """Updates in a pass over so many users."""
+        return math.ceil(n_users / self.users_per_update(n_users))
 
     def is_validated(self, epoch: int) -> bool:
         """Whether validation is looked at after this epoch."""
