@@ -106,8 +106,9 @@ class ShardedRows:
         n_steps = training.updates_per_epoch(self.n_users)
         if self.sizes.min() < n_steps:
             raise ConfigError(
-                f"batches of {training.users_per_update(self.n_users)} are too small to have a user of each of the "
-                f"{len(self.sizes)} shards; raise batch_size or prepare fewer --shards"
+                f"batches of {training.users_per_update(self.n_users)} are too small to have a "
+                f"user of each of the {len(self.sizes)} shards; raise batch_size or prepare fewer "
+                "--shards"
             )
         lanes = [
             _Lane(path, self, np.random.default_rng([training.seed, epoch, number]))
