@@ -92,7 +92,8 @@ def test_models_are_found_by_name_and_an_unknown_one_is_told(data):
     assert outcome.results[0].model == "popularity"
     with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):
         compare(data, ["svd"])
-    assert {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"} == set(CONTENDERS)
+    known = set(CONTENDERS) - {"imf-spark"}  # which is there once cfnade.scale is imported
+    assert known == {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"}
 
 
 def test_a_model_that_cannot_be_fitted_is_left_out_and_the_others_stay(data, caplog):
