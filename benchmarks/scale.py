@@ -214,7 +214,7 @@ def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
     for n_workers in (1, 2):
         place = folder / f"cluster{n_workers}"
         place.mkdir()
-        cluster = Cluster(place, worker_cores=1)
+        cluster = Cluster(place, worker_cores=1, java_options="-XX:+UseSerialGC")
         ready = folder / f"prepared{n_workers}"
         arguments = {"master": "", "prepared": str(ready), "shards": 4}
         try:
@@ -259,7 +259,7 @@ def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
     del service
     save_untrained(folder / "service", folder / "model", n_hidden)
     (folder / "cluster").mkdir()
-    cluster = Cluster(folder / "cluster", worker_cores=1)
+    cluster = Cluster(folder / "cluster", worker_cores=1, java_options="-XX:+UseSerialGC")
     memory = {
         "spark.executor.memory": "1600m",
         "spark.driver.memory": "1g",

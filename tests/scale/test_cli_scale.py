@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from cfnade import cli
+from cfnade.errors import DataError
 from cfnade.recommender import ImplicitCFNADE
+from cfnade.scale.session import format_of, read_frame
 from tests.scale.cluster import environment
 
 pytestmark = pytest.mark.scale
@@ -45,9 +47,20 @@ def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
     done = cfnade(cluster, "scale", "score", model, "--data", ready, "--out", out, "-n", 3)
     assert done.returncode == 0, done.stderr
     assert "n users" in done.stdout and "400" in done.stdout
-    done = cfnade(cluster, "scale", "score", model, "--data", tmp_path / "no", "--out", out)
-    assert done.returncode == 2
-    assert "cfnade: Spark cannot read" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_source_that_is_not_there_is_told(spark, tmp_path):
+    with pytest.raises(DataError, match=r"Spark cannot read .*no\.csv as csv"):
+        read_frame(spark, str(tmp_path / "no.csv"))
+    with pytest.raises(DataError, match="Spark cannot read nothing as table"):
+        read_frame(spark, "nothing", "table")
+    assert [format_of(name) for name in ("a.csv.gz", "b", "c.orc", "d.jsonl")] == [
+        "csv",
+        "parquet",
+        "orc",
+        "json",
+    ]
 
 
 def test_wrong_use_ends_in_one_line(capsys, tmp_path):

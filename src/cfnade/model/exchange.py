@@ -6,9 +6,10 @@ The collectives are in `cfnade.scale.exchange`; training itself knows this seam 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Part(NamedTuple):
