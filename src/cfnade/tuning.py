@@ -6,6 +6,8 @@ for CF-NADE alone, longer, and can be interrupted.
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -167,11 +169,12 @@ def tune(
     job = {**facts, "preset": preset, "fixed": changes, "searched": names}
     validation = _validation(data, test_share, seed)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-    with _quiet():
+    with _quiet(), _interrupted_between_updates() as check:
         study = _open_study(out, job, resume=resume)
         trials = _finished(study)
         while len(trials) < n_trials and (deadline is None or time.monotonic() < deadline):
-            _run_trial(study, _Attempt(preset, changes, names, validation, seed), callbacks)
+            check()
+            _run_trial(study, _Attempt(preset, changes, names, validation, seed), callbacks, check)
             tuned = Tuned(out, trials := _finished(study))
             if tuned.best is not None:
                 _write(tuned, SettingsFile(changes, preset, facts))
@@ -210,19 +213,57 @@ class _Attempt:
         kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
         return {name: kept[name] for name in self.searched if SPACE[name].holds(kept[name])}
 
-    def run(self, settings: Mapping[str, Any], on_epoch: Callable[[Epoch], None]) -> ImplicitCFNADE:
-        """Fit, and judge on validation."""
+    def run(
+        self,
+        settings: Mapping[str, Any],
+        on_epoch: Callable[[Epoch], None],
+        check: Callable[[], None],
+    ) -> ImplicitCFNADE:
+        """Fit, and judge on validation; `check` is called after every update."""
         model = ImplicitCFNADE.from_preset(
             self.preset, **{"random_state": self.seed, **self.changes, **settings}
         )
         return model.fit(
             self.validation.train,
             validation=self.validation.held_out,
-            callbacks=Callbacks(on_epoch=on_epoch),
+            callbacks=Callbacks(on_epoch=on_epoch, on_step=lambda step, n_steps: check()),
         )
 
 
-def _run_trial(study: Study, attempt: _Attempt, callbacks: TuneCallbacks) -> None:
+@contextmanager
+def _interrupted_between_updates() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C take effect between updates, not while the study is being written.
+
+    A second one takes effect at once.
+
+    Yields:
+        What raises KeyboardInterrupt if Ctrl-C was pressed.
+    """
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield check  # Ctrl-C is somebody else's
+        return
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run_trial(
+    study: Study, attempt: _Attempt, callbacks: TuneCallbacks, check: Callable[[], None]
+) -> None:
     """Choose settings, fit with them, and tell the study."""
     from optuna import TrialPruned
     from optuna.samplers import TPESampler
@@ -248,7 +289,7 @@ def _run_trial(study: Study, attempt: _Attempt, callbacks: TuneCallbacks) -> Non
                 raise TrialPruned
 
     try:
-        model = attempt.run(settings, on_epoch)
+        model = attempt.run(settings, on_epoch, check)
         if model.validation_mpr_ is None:
             raise TrainingError("no epoch was validated; raise max_epochs or lower validate_every")
     except TrialPruned:
