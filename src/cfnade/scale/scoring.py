@@ -179,11 +179,11 @@ def _a_task_for_each_file(session: SparkSession) -> Iterator[None]:
     """Keep Spark from putting several small files into one task, as it does to save their cost."""
     name, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
     before = session.conf.get(name)
-    session.conf.set(name, session.conf.get(most))
+    session.conf.set(name, str(session.conf.get(most)))
     try:
         yield
     finally:
-        session.conf.set(name, before)
+        session.conf.set(name, str(before))
 
 
 def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
