@@ -37,7 +37,7 @@ from cfnade.data.service_files import write_service  # noqa: E402
 from cfnade.data.simulate import SimulatedService  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
-BATCH, N_HIDDEN, N_ITEMS = 1_000, 256, 17_348
+BATCH, N_HIDDEN = 1_000, 256
 
 
 # What is measured ------------------------------------------------------------------------------
@@ -155,14 +155,14 @@ def torchrun(n_processes: int, *arguments: str) -> dict[str, Any]:
     return {**json.loads(said.splitlines()[-1]), "peak_gb": memory.gigabytes()["total"]}
 
 
-def exchange_all() -> None:
+def exchange_all(n_items: int) -> None:
     """Sum the gradient of every weight, as a plain data-parallel wrapper does at each update."""
     import torch
 
     from cfnade.scale import exchange
 
     with exchange.joined() as together:
-        gradient = torch.zeros(3 * N_ITEMS * N_HIDDEN + N_ITEMS + N_HIDDEN)
+        gradient = torch.zeros(3 * n_items * N_HIDDEN + n_items + N_HIDDEN)
         times = []
         for _ in range(6):
             started = time.perf_counter()
@@ -205,7 +205,7 @@ def train_here(arguments: dict[str, Any]) -> None:
 
 def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
     """One and two workers, one and two processes."""
-    n_users = 4_000 if quick else 30_000
+    n_users = 4_000 if quick else 20_000
     service = SimulatedService(ServiceConfig(n_users=n_users), seed=0)
     figures = write_service(service, folder / "service", oracle_users=0)
     data, model = str(folder / "service" / "interactions"), folder / "model1"
@@ -244,7 +244,7 @@ def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
         "batch_size": BATCH,
         "spark": jobs,
         "training": trained,
-        "full_gradient": torchrun(2, "--full-gradient"),
+        "full_gradient": torchrun(2, "--full-gradient", str(trained[0]["n_items"])),
     }
 
 
@@ -297,13 +297,13 @@ def main() -> None:
     parser.add_argument("--work", help="folder for what is written on the way")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--train", help=argparse.SUPPRESS)
-    parser.add_argument("--full-gradient", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--full-gradient", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
         print(json.dumps(job(json.loads(options.job))))
         return
     if options.full_gradient:
-        exchange_all()
+        exchange_all(options.full_gradient)
         return
     if options.train:
         train_here(json.loads(options.train))

@@ -12,6 +12,7 @@ from cfnade.data.ingest import read_interactions
 from cfnade.errors import DataError
 from cfnade.recommendation_file import write_recommendations
 from cfnade.recommender import ImplicitCFNADE
+from cfnade.scale.prepared import Prepared
 from cfnade.scale.scoring import Asked, score, score_prepared
 from tests.scale.cluster import Cluster, environment
 
@@ -78,6 +79,8 @@ def test_filters_mean_the_same(spark, model, plays, tmp_path):
 def test_a_prepared_folder_is_scored_by_whole_histories(spark, model, plays, prepared, tmp_path):
     score_prepared(spark, prepared, model, tmp_path / "out")
     assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
+    n_files = len(list((tmp_path / "out").glob("part-*.parquet")))
+    assert n_files == len(Prepared.open(prepared).shards) == 4  # each shard was a task
 
 
 def test_ids_that_are_numbers_stay_numbers_of_any_width(spark, plays, tmp_path):

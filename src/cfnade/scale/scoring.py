@@ -138,8 +138,8 @@ def score_prepared(
 ) -> Scored:
     """Recommend for every user of a prepared folder, by all of their items, held out or not.
 
-    Its users lie together already: nothing is exchanged between machines. A shard is a task or
-    more.
+    Its users lie together already: nothing is exchanged between machines. A shard is a task, or
+    several if it is large.
 
     Args:
         session: Where to.
@@ -168,9 +168,22 @@ def score_prepared(
         f"concat({', '.join(f'{part}items' for part in parts)}) AS items",
         f"concat({', '.join(f'{part}counts' for part in parts)}) AS counts",
     )
-    return Scored(
-        *_recommend(histories, Path(model), Path(out), asked or Asked(), catalogue, column_of)
-    )
+    with _a_task_for_each_file(session):
+        return Scored(
+            *_recommend(histories, Path(model), Path(out), asked or Asked(), catalogue, column_of)
+        )
+
+
+@contextmanager
+def _a_task_for_each_file(session: SparkSession) -> Iterator[None]:
+    """Keep Spark from putting several small files into one task, as it does to save their cost."""
+    name, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
+    before = session.conf.get(name)
+    session.conf.set(name, str(session.conf.get(most)))
+    try:
+        yield
+    finally:
+        session.conf.set(name, str(before))
 
 
 def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
