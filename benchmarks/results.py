@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy_report import accuracy_section
+from scale_report import scale_section
 from serve_report import serve_section
 from speed_report import speed_section
 
@@ -137,9 +138,17 @@ def document() -> str:
     serve = OUTCOMES / "serve.json"
     if serve.exists():
         parts.append(serve_section(json.loads(serve.read_text())))
+    scale, scale_users = OUTCOMES / "scale.json", OUTCOMES / "scale_users.json"
+    if scale.exists() and scale_users.exists():
+        parts.append(
+            scale_section(json.loads(scale.read_text()), json.loads(scale_users.read_text()))
+        )
     new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
     if new_items.exists():
         parts.append(new_items.read_text())
+    probabilities = ROOT / "benchmarks" / "results_probabilities.md"  # of probabilities.py
+    if probabilities.exists():
+        parts.append(probabilities.read_text())
     return "\n".join(parts)
 
 

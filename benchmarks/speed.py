@@ -119,7 +119,9 @@ def engine_step(ratings: csr_array, batch: int, zero_share: float) -> Callable[[
 
     def some_updates() -> None:
         for _ in range(UPDATES):
-            run._update(run.confidence[rng.integers(ratings.shape[0], size=batch)], *layers, rng)
+            run._update(
+                run.rows.confidence[rng.integers(ratings.shape[0], size=batch)], *layers, rng
+            )
 
     return some_updates
 

@@ -113,6 +113,33 @@ def test_recommend_takes_a_history_by_id(model, capsys):
     assert found[0]["item"] in capsys.readouterr().out
 
 
+def test_recommend_tells_calibrated_probabilities_when_asked(model, capsys):
+    arguments = ["recommend", str(model), "i0=5", "i2", "-n", "20", "--probability"]
+    assert run([*arguments, "--include-seen", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["recommendations"]
+    told = {entry["item"]: entry["calibrated"] for entry in found}
+    assert told["i0"] is None and told["i2"] is None
+    values = [value for value in told.values() if value is not None]
+    assert len(values) == 18 and values == sorted(values, reverse=True)
+    assert run(arguments) == 0
+    assert "calibrated" in capsys.readouterr().out
+    assert run([*arguments, "--dislike", "i3"]) == 2
+    assert "never fitted with dislikes" in last_error(capsys)
+
+
+def test_evaluate_judges_the_probabilities(events, capsys):
+    assert run(["evaluate", str(events), *QUICK, "--json", "-"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    by_model = {result["model"]: result["calibration"] for result in results}
+    assert by_model["popularity"] is None
+    judged = by_model["cfnade"]
+    assert 0 < judged["base_rate"] < 1 and judged["n_users"] > 0
+    assert judged["calibrated"]["ece"] < judged["sigmoid"]["ece"]
+    assert run(["evaluate", str(events), *QUICK]) == 0
+    told = capsys.readouterr().out
+    assert "weighting undone" in told and "Brier skill" in told
+
+
 def test_recommend_takes_the_history_of_a_user_of_a_table(model, events, capsys):
     arguments = ["recommend", str(model), "--data", str(events), "--user", "3", "--json", "-"]
     assert run(arguments) == 0
@@ -320,7 +347,7 @@ def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys
 
 def test_every_command_has_help_with_an_example(capsys):
     for command in (["demo"], ["fit"], ["evaluate"], ["compare"], ["sweep"], ["recommend"],
-                    ["similar"], ["explain"],
+                    ["similar"], ["explain"], ["tune"],
                     ["data", "describe"], ["data", "simulate"]):  # fmt: skip
         assert run([*command, "--help"]) == 0
         assert f"Example: cfnade {' '.join(command)}" in capsys.readouterr().out

@@ -18,7 +18,7 @@ def test_importing_the_package_and_the_command_line_does_not_import_torch_or_oth
     code = (
         "import sys, cfnade, cfnade.cli; "
         "print([m for m in ('torch', 'implicit', 'matplotlib', 'pandas', 'sklearn', 'duckdb', "
-        "'onnx') if m in sys.modules])"
+        "'onnx', 'optuna', 'pyspark', 'pyarrow', 'starlette') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.calibration import Calibrator
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
@@ -106,6 +107,15 @@ class Answers:
             for scores, top in zip(logits, top_items(logits, n), strict=True):
                 found.append((self.catalogue.ids[top], sigmoid(scores[top])))
         return found
+
+    def probability(
+        self, counts: CountMatrix, calibrator: Calibrator, columns: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        """Calibrated probabilities of some items or all, given a history, (1, n_items)."""
+        scores = self.scorer.scores(counts)[0]
+        found = calibrator.probability(scores, counts.nnz)
+        found[counts.indices] = np.nan
+        return found if columns is None else found[columns]
 
     def explain(self, evidence: Evidence, item: Hashable) -> Explanation:
         """What each entry of the evidence does for an item."""

@@ -11,7 +11,17 @@ from typing import Annotated
 
 import typer
 
-from cfnade import cli_compare, cli_data, cli_model, cli_recommend, cli_serve, cli_train, console
+from cfnade import (
+    cli_compare,
+    cli_data,
+    cli_model,
+    cli_recommend,
+    cli_scale,
+    cli_serve,
+    cli_train,
+    cli_tune,
+    console,
+)
 from cfnade.errors import ArtifactError, CfnadeError, ConfigError, DataError
 from cfnade.threads import limited_threads
 
@@ -22,7 +32,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Implicit CF-NADE: recommendations from watch, play and purchase counts.",
 )
-for group in (cli_train, cli_compare, cli_recommend, cli_serve, cli_model, cli_data):
+for group in (
+    cli_train,
+    cli_tune,
+    cli_compare,
+    cli_recommend,
+    cli_serve,
+    cli_model,
+    cli_data,
+    cli_scale,
+):
     group.register(app)
 
 

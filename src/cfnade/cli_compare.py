@@ -10,11 +10,13 @@ import typer
 from cfnade import cli_options as options
 from cfnade import console
 from cfnade.cli_options import Reading
+from cfnade.data.fingerprint import fingerprint
 from cfnade.errors import ConfigError
 from cfnade.evaluation.compare import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, contender, model_names
 from cfnade.evaluation.protocol import ProtocolConfig
-from cfnade.evaluation.sweep import DEFAULT_ALPHAS, sweep
+from cfnade.evaluation.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
+from cfnade.scale import als  # which adds a contender
 
 ALPHAS = ",".join(f"{alpha:g}" for alpha in DEFAULT_ALPHAS)
 
@@ -47,6 +49,7 @@ def evaluate_command(
     candidates: options.CandidatesOption = "unseen",
     ratings_from: options.RatingsFromOption = "train",
     preset: options.Preset = "default",
+    settings_file: options.SettingsFile = None,
     settings: options.Set = None,
     seed: options.Seed = 0,
     json_file: options.Json = None,
@@ -56,20 +59,26 @@ def evaluate_command(
     The settings are taken as given; the number of epochs is found on a validation part.
     """
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
+    start = options.starting_from(preset, settings_file)
+    changes = {**start.settings, **options.parse_settings(settings)}
+    interactions = reading.read(data)
+    if test is None:
+        sha256 = fingerprint(interactions)["sha256"]
+        start.check_test_is_unseen(sha256, seed=seed, test_share=test_share)
     with console.job_progress() as on_progress:
         comparison = compare(
-            reading.read(data),
+            interactions,
             {
                 "random": contender("random", seed),
                 "popularity": contender("popularity", seed),
-                "cfnade": CFNADEContender(seed, preset, {}, options.parse_settings(settings)),
+                "cfnade": CFNADEContender(seed, start.preset, {}, changes),
             },
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from),
             on_progress=on_progress,
         )
-    console.tell(console.comparison_table(comparison), comparison.to_json(), json_file)
+    console.show_comparison(comparison, json_file)
 
 
 def compare_command(
@@ -105,13 +114,16 @@ def compare_command(
             max_trials=trials,
             on_progress=on_progress,
         )
-    console.tell(console.comparison_table(comparison), comparison.to_json(), json_file)
+    console.show_comparison(comparison, json_file)
 
 
 def sweep_command(
     data: options.Data,
     test: options.Test = None,
     alphas: Annotated[str, typer.Option(help="Numbers with commas between.")] = ALPHAS,
+    models: Annotated[
+        str, typer.Option(help=f"Names with commas between: cfnade, imf, {als.NAME}.")
+    ] = ",".join(SWEPT_MODELS),
     figure: Annotated[
         Path | None, typer.Option(help="Draw the figure there: .svg or .png.")
     ] = None,
@@ -135,6 +147,7 @@ def sweep_command(
         swept = sweep(
             reading.read(data),
             options.parse_numbers(alphas, "--alphas"),
+            models=model_names(models),
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from),

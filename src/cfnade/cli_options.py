@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cfnade import settings_file
 from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
@@ -63,6 +64,11 @@ Set = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the model; repeatable."),
 ]
 
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="FILE", help="Settings to start from: a file of `tune`."),
+]
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -110,6 +116,19 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
             raise ConfigError("relative_rating cannot be set on the command line")
         settings[key] = _value(text.strip())
     return settings
+
+
+def starting_from(preset: str, path: Path | None) -> settings_file.SettingsFile:
+    """The settings to start from: those of a file, or a preset.
+
+    Raises:
+        ConfigError: If both are given, or the file cannot be read.
+    """
+    if path is None:
+        return settings_file.SettingsFile({}, preset)
+    if preset != "default":
+        raise ConfigError(f"--preset has no meaning with --settings: {path} names its own")
+    return settings_file.read_settings(path)
 
 
 def parse_numbers(text: str, option: str) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,6 +73,10 @@ def recommend_command(
     with_reasons: Annotated[
         bool, typer.Option("--explain", help="Tell which items of the history speak for each.")
     ] = False,
+    with_probability: Annotated[
+        bool,
+        typer.Option("--probability", help="Tell the calibrated probability of each as well."),
+    ] = False,
     json_file: options.Json = None,
 ) -> None:
     """Recommend for a history written out, for a user of a table, or for all of its users."""
@@ -83,10 +88,13 @@ def recommend_command(
         "items": None if only is None else asked.items(only),
     }
     if out is not None:
-        if data is None or history or user is not None or dislike or with_reasons:
+        others = (history, user is not None, dislike, with_reasons, with_probability)
+        if data is None or any(others):
             raise ConfigError("--out is for all users of a table: give it --data TABLE alone")
         _for_all(asked, reading, data, out, n, filters, json_file)
         return
+    if with_probability and dislike:
+        raise ConfigError("--probability was never fitted with dislikes: leave one of them out")
     known = asked.history(history, data, user, reading)
     disliked = asked.disliked(dislike)
     items, scores = asked.recommender.recommend_for(known, n, disliked=disliked, **filters)
@@ -94,6 +102,10 @@ def recommend_command(
         {**asked.item(item), "probability": float(score)}
         for item, score in zip(items.tolist(), scores, strict=True)
     ]
+    if with_probability:
+        told = asked.recommender.probability(known, items.tolist())
+        for entry, value in zip(found, told.tolist(), strict=True):
+            entry["calibrated"] = None if math.isnan(value) else value
     for entry in found if with_reasons else []:
         explanation = asked.recommender.explain(known, entry["item"], disliked=disliked)
         entry["because"] = [asked.effect(effect) for effect in explanation.because()]

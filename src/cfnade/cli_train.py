@@ -61,6 +61,7 @@ def fit_command(
     min_item_users: options.MinItemUsers = 0,
     names: options.Names = None,
     preset: options.Preset = "default",
+    settings_file: options.SettingsFile = None,
     settings: options.Set = None,
     seed: options.Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
@@ -92,6 +93,8 @@ def fit_command(
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
     if start_from is not None:
         changes = {"random_state": seed, **options.parse_settings(settings)}
+        if settings_file is not None:
+            raise ConfigError("--settings has no meaning with --start-from, which keeps its own")
         _check_changes(changes, preset=preset, resume=resume)
         model = ImplicitCFNADE.load(start_from).set_params(**changes)
         more, name = reading.read(data), options.dataset_name(data)
@@ -102,10 +105,10 @@ def fit_command(
         raise ConfigError(
             "--epochs and --train need --start-from; --set max_epochs=N limits a first fit"
         )
+    start = options.starting_from(preset, settings_file)
+    changes = {"random_state": seed, **start.settings, **options.parse_settings(settings)}
+    model = ImplicitCFNADE.from_preset(start.preset, **changes)
     interactions = reading.read(data)
-    model = ImplicitCFNADE.from_preset(
-        preset, **{"random_state": seed, **options.parse_settings(settings)}
-    )
     checkpoint = out.with_name(out.name + ".checkpoint")
     try:
         with console.training_progress(model.max_epochs) as callbacks:

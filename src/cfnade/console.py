@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from cfnade.errors import DataError
+from cfnade.evaluation.calibration import reliabilities
 from cfnade.evaluation.compare import Comparison, OnProgress
 from cfnade.evaluation.compare import Progress as JobProgress
 from cfnade.evaluation.report_sections import Suggestions
@@ -137,6 +138,43 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
+def calibration_table(comparison: Comparison) -> Table | None:
+    """How the probabilities of the models hold on test; None if no model gives any."""
+    judged = [(r.model, r.calibration) for r in comparison.results if r.calibration is not None]
+    if not judged:
+        return None
+    table = Table(
+        title=f"{escape(comparison.dataset)}: probabilities of held-out items, "
+        f"{judged[0][1].base_rate:.3%} of the pairs",
+        caption="Brier skill: 1 is perfect, 0 is to tell the base rate always. ECE: distance from "
+        "what came true, lower is better.",
+        caption_justify="left",
+    )
+    for name in ("model", "probability"):
+        table.add_column(name)
+    for name in ("mean", "Brier score", "Brier skill", "ECE"):
+        table.add_column(name, justify="right")
+    for model, calibration in judged:
+        for label, found in reliabilities(calibration).items():
+            table.add_row(
+                model,
+                label,
+                f"{found.mean_probability:.3%}",
+                f"{found.brier:.6f}",
+                f"{found.brier_skill:.4f}",
+                f"{found.ece:.6f}",
+            )
+    return table
+
+
+def show_comparison(comparison: Comparison, json_file: str | None) -> None:
+    """The tables of a comparison, or JSON."""
+    tell(comparison_table(comparison), comparison.to_json(), json_file)
+    calibration = calibration_table(comparison)
+    if calibration is not None and json_file != "-":
+        show(calibration)
+
+
 def sweep_table(sweep: Sweep) -> Table:
     """MPR of each model at each alpha."""
     table = Table(title=f"{escape(sweep.dataset)}: test MPR % against alpha")
@@ -159,11 +197,17 @@ def recommendation_table(found: list[dict[str, Any]]) -> Table:
     table.add_column("", justify="right")
     table.add_column("item")
     table.add_column("probability", justify="right")
+    has_calibrated = any("calibrated" in entry for entry in found)
+    if has_calibrated:
+        table.add_column("calibrated", justify="right")
     has_reasons = any("because" in entry for entry in found)
     if has_reasons:
         table.add_column("because of")
     for place, entry in enumerate(found, start=1):
         cells = [str(place), escape(_label(entry)), f"{entry['probability']:.3f}"]
+        if has_calibrated:
+            known = entry["calibrated"]
+            cells.append("" if known is None else f"{known:.2%}")
         if has_reasons:
             cells.append(escape(", ".join(_label(reason) for reason in entry["because"])))
         table.add_row(*cells)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.feedback import check_number
+from cfnade.calibration import Calibrator, fit_calibrator
+from cfnade.data.feedback import check_number, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, of_some_users
@@ -97,6 +98,9 @@ class Fitted:
 
     readout: Readout
     """What was added to the network after training."""
+
+    calibrator: Calibrator | None
+    """Fitted on the validation part with the network as it was before a refit; None without."""
 
     epochs: list[Epoch] = field(repr=False)
     """All epochs of the search for the best one."""
@@ -188,11 +192,13 @@ def fit_network(
         trained, ratings = run(train_counts, held_out, "search")
         best_epoch, epochs = trained.best_epoch, trained.epochs
         maker = ReadoutMaker(reading, ratings.transform(train_counts))
-        readout, mpr = maker.start(), None
+        readout, mpr, calibrator = maker.start(), None, None
         if held_out is not None:
             few = of_some_users(held_out, READOUT_USERS, 0)
             judge = _validator(train_counts, few, ratings, plan)
             readout, mpr = maker.choose(trained.network, judge)
+            chosen = NetworkScorer(maker.add(trained.network, readout), ratings)
+            calibrator = _calibrate(chosen, train_counts, few)
         if n_run and checkpoint is not None:  # the search went on: an earlier refit is void
             shutil.rmtree(checkpoint / "refit", ignore_errors=True)
         if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
@@ -200,7 +206,28 @@ def fit_network(
             trained, ratings = run(known, None, "refit", max_epochs=best_epoch, patience=best_epoch)
             maker = ReadoutMaker(reading, ratings.transform(known))
         scorer = NetworkScorer(maker.add(trained.network, readout), ratings)
-    return Fitted(scorer, best_epoch, mpr, readout, epochs)
+    return Fitted(scorer, best_epoch, mpr, readout, calibrator, epochs)
+
+
+def _calibrate(
+    scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatrix
+) -> Calibrator | None:
+    """Fit what turns scores into probabilities, where there are histories to fit it on."""
+    users = np.flatnonzero(np.diff(held_out.indptr))  # of the others nothing was to be held out
+    try:
+        return calibrate(scorer, histories[users], held_out[users])
+    except DataError as error:
+        logger.warning("the model has no calibrated probabilities: %s", error)
+        return None
+
+
+def calibrate(scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatrix) -> Calibrator:
+    """Fit what turns a network's scores into probabilities; see `fit_calibrator`."""
+    likes = confidence(
+        scorer.relative_rating.transform(histories).data, scorer.network.config.alpha
+    )
+    mean = float(likes.mean()) if likes.size else 1.0
+    return fit_calibrator(scorer, histories, held_out, mean_confidence=mean)
 
 
 def _hold_out(

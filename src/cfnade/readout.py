@@ -102,9 +102,9 @@ class ReadoutConfig:
 
 GRID: dict[str, tuple[float, ...]] = {
     "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0),
-    "direct_l2": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+    "direct_l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
     "direct_neighbours": (5, 10, 20, 50, 100),
-    "popularity_tilt": (-0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1),
+    "popularity_tilt": (-1.0, -0.8, -0.65, -0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2),
 }
 """What is walked along, in this order."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +65,13 @@ def write_recommendations(
             for rows in blocks(*histories.shape):
                 users = user_ids[rows]
                 ids, scores = model.recommend(users, histories[rows], n, **filters)
-                lengths = [len(row) for row in scores]
-                if sum(lengths):
-                    columns = {
-                        "user_id": _as_written(np.repeat(users, lengths)),
-                        "item_id": _as_written(np.concatenate(list(ids))),
-                        "rank": np.concatenate([np.arange(1, k + 1) for k in lengths]),
-                        "probability": np.concatenate(list(scores)),
-                    }
+                columns = as_columns(users, ids, scores)
+                n_rows = len(columns["rank"])
+                if n_rows:
                     connection.register("columns", columns)
                     connection.execute("INSERT INTO rows SELECT * FROM columns")
                     connection.unregister("columns")
-                n_written += sum(lengths)
+                n_written += n_rows
                 if progress is not None:
                     progress(rows.stop)
             whole = folder / "rows.parquet"
@@ -88,6 +83,31 @@ def write_recommendations(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return n_written
+
+
+def as_columns(
+    users: NDArray[Any], ids: Iterable[NDArray[Any]], scores: Iterable[NDArray[np.float32]]
+) -> dict[str, NDArray[Any]]:
+    """Recommendations for many users as the columns of a table, one row for each.
+
+    Args:
+        users: Their ids, (n_users,).
+        ids: Items recommended to each, best first.
+        scores: Their probabilities.
+
+    Returns:
+        `user_id`, `item_id`, `rank` and `probability`; ids that are not numbers as text.
+    """
+    ids, scores = list(ids), list(scores)
+    lengths = [len(row) for row in scores]
+    if not sum(lengths):
+        return {name: np.empty(0) for name in ("user_id", "item_id", "rank", "probability")}
+    return {
+        "user_id": _as_written(np.repeat(users, lengths)),
+        "item_id": _as_written(np.concatenate(ids)),
+        "rank": np.concatenate([np.arange(1, k + 1) for k in lengths]),
+        "probability": np.concatenate(scores),
+    }
 
 
 def _sql_type(ids: NDArray[Any]) -> str:

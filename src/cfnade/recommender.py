@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from cfnade.answers import Answers
+from cfnade.calibration import Calibrator
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.fingerprint import fingerprint
 from cfnade.data.ingest import read_interactions
@@ -21,13 +22,14 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.explanation import Explanation
 from cfnade.filters import Items
-from cfnade.fitting import Callbacks, NetworkScorer, fit_network
+from cfnade.fitting import Callbacks, NetworkScorer, calibrate, fit_network
 from cfnade.growing import N_EPOCHS, TrainedItems, grow
 from cfnade.memory import parse_bytes, plan_recommending
 from cfnade.model.artifact import Artifact, load_artifact, save_artifact
 from cfnade.model.config import PRESETS, Activation, BiasStart, InputScale, Optimizer, Schedule
 from cfnade.ranking import BLOCK_BYTES, Ranked, stack
 from cfnade.readout import Readout
+from cfnade.settings_file import read_settings
 from cfnade.sklearn_rules import parameter_names, representation, tags
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class ImplicitCFNADE:
         best_epoch_: Epochs that the network was trained for.
         epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`.
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
+        calibrator_: Turns scores into the values of `probability`; None if nothing was held out.
         readout_: What was added after training: settings of `cfnade.readout.ReadoutConfig`.
         data_fingerprint_: Sizes and checksum of the data it was fitted on.
         partial_fits_: For each `partial_fit` since, the fingerprint of its data, its `n_epochs`
@@ -76,6 +79,7 @@ class ImplicitCFNADE:
     best_epoch_: int
     epochs_: list[Epoch]
     validation_mpr_: float | None
+    calibrator_: Calibrator | None
     readout_: dict[str, Any]
     data_fingerprint_: dict[str, Any]
     partial_fits_: list[dict[str, Any]]
@@ -93,7 +97,7 @@ class ImplicitCFNADE:
         learning_rate: float = 5e-3,
         schedule: Schedule = "constant",
         warm_start: bool = False,
-        batch_size: int = 200,
+        batch_size: int | None = None,
         weight_decay: float = 0.0,
         item_l2: float = 0.1,
         item_mean: bool = True,
@@ -163,6 +167,16 @@ class ImplicitCFNADE:
         if preset not in PRESETS:
             raise ConfigError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
         return cls(**PRESETS[preset]).set_params(**changes)
+
+    @classmethod
+    def from_settings(cls, path: str | Path, **changes: Any) -> ImplicitCFNADE:
+        """Make one with the settings of a file that `cfnade tune` wrote, changed where given.
+
+        Raises:
+            ConfigError: If it cannot be read, or there is no such setting.
+        """
+        file = read_settings(path)
+        return cls.from_preset(file.preset, **{**file.settings, **changes})
 
     # scikit-learn's rules ----------------------------------------------------------------------
 
@@ -237,6 +251,7 @@ class ImplicitCFNADE:
         self.epochs_ = fitted.epochs
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr
+        self.calibrator_ = fitted.calibrator
         self.readout_ = fitted.readout.settings()
         self.data_fingerprint_ = fingerprint(interactions)
         self.partial_fits_ = []
@@ -272,7 +287,8 @@ class ImplicitCFNADE:
 
         The readout keeps its settings. Settings of the network take effect at the next `fit`,
         those of training, such as `learning_rate`, now. `validation_mpr_` becomes None: nothing is
-        held out.
+        held out. For the same reason `probability` is not to be had after `train="all"`
+        until `calibrate`; with `train="new"` or no epochs its calibrator stays.
 
         Args:
             counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
@@ -312,6 +328,8 @@ class ImplicitCFNADE:
         self.epochs_ = grown.epochs
         self.best_epoch_ += len(grown.epochs)
         self.validation_mpr_ = None
+        if train == "all" and grown.epochs:
+            self.calibrator_ = None  # of a network that is no more
         self._told.pop("metrics", None)  # they were those of the model before
         self.partial_fits_ = [
             *self.partial_fits_,
@@ -502,6 +520,77 @@ class ImplicitCFNADE:
         answers = self._fitted()
         return answers.explain(answers.evidence(history, disliked, unknown), itemid)
 
+    def probability(
+        self, history: History, items: Iterable[Any] | None = None, *, unknown: Unknown = "raise"
+    ) -> NDArray[np.float64]:
+        """Probability that items are among what this user has besides the history.
+
+        Exactly: take a user, hold out a part of their items at random (`validation_share`, a
+        tenth by default), and give the rest as the history. The value is the probability that an
+        item not in the history is one of those held out. So it refers to as many further items
+        as were held out, a ninth of the history by default, and it is small: over all items it
+        adds up to about that number. How likely an item is among the next n, with n other than
+        that, it does not tell, nor when; for what comes later in time, `calibrate` on such data.
+
+        It comes from a curve fitted on the part that was held out to stop early, and it rises
+        with the score: items are in the order of `recommend`. If the model was trained again on
+        all pairs after that, the curve is the one of before. Histories shorter or longer than any
+        it was fitted on count as the shortest or longest of them.
+
+        Args:
+            history: As in `recommend_for`.
+            items: Ids of the items asked about; None asks about all, in the catalogue's order.
+            unknown: What to do about items that the model does not know: those of the history
+                as in `recommend_for`; those asked about must be known.
+
+        Returns:
+            (n_asked,), in (0, 1); NaN for items in the history, which cannot be held out.
+
+        Raises:
+            ConfigError: If the model has no calibrator.
+            DataError: As `recommend_for`, and if an item asked about is not known.
+        """
+        answers = self._fitted()
+        if self.calibrator_ is None:
+            raise ConfigError(
+                "this model has no calibrated probabilities: nothing was held out when it was "
+                "fitted, or it has learnt more since; call calibrate(histories, held_out), or fit "
+                "with validation_share above 0"
+            )
+        columns = None
+        if items is not None:
+            columns = np.array(self.catalogue_.columns(list(items)), dtype=np.int64)
+        counts = answers.evidence(history, None, unknown).counts
+        return answers.probability(counts, self.calibrator_, columns)
+
+    def calibrate(self, histories: Any, held_out: Any) -> ImplicitCFNADE:
+        """Fit what `probability` gives on data of your own, in place of what `fit` held out.
+
+        The value is then the probability that an item not in the history is among those held
+        out here: what came in the week after the histories, for example. Scores do not change.
+
+        Args:
+            histories: Counts, sparse, (n_users, n_items).
+            held_out: Further counts of the same users that the model was not trained on, sparse,
+                (n_users, n_items), disjoint from the histories. Users without any count as well:
+                give everybody of whom it is known what they did.
+
+        Returns:
+            Itself.
+
+        Raises:
+            DataError: If the two do not belong together, or nothing is held out.
+        """
+        scorer = self._fitted().scorer
+        histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
+        if histories.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"histories must have the model's {self.n_features_in_} items as columns, got "
+                f"{histories.shape[1]}"
+            )
+        self.calibrator_ = calibrate(scorer, histories, held_out)
+        return self
+
     # What is alike -----------------------------------------------------------------------------
 
     def similar_items(
@@ -614,6 +703,8 @@ class ImplicitCFNADE:
             },
             "data_fingerprint": self.data_fingerprint_,
         }
+        if self.calibrator_ is not None:
+            known["calibrator"] = self.calibrator_.to_json()
         save_artifact(
             Artifact(
                 self.scorer_.network,
@@ -652,10 +743,22 @@ class ImplicitCFNADE:
             raise ArtifactError(f"what {folder} tells of its training cannot be read")
         model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
         model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
-        model._told = {k: v for k, v in artifact.info.items() if k not in ("settings", "training")}
+        model.calibrator_ = _calibrator(artifact.info.get("calibrator"), folder)
+        known_here = ("settings", "training", "calibrator")
+        model._told = {k: v for k, v in artifact.info.items() if k not in known_here}
         scorer = NetworkScorer(artifact.network, artifact.relative_rating)
         model._adopt(scorer, artifact.catalogue)
         return model
+
+
+def _calibrator(told: dict[str, Any] | None, folder: str | Path) -> Calibrator | None:
+    """What a saved model has of it; those of earlier versions have none."""
+    if not told:
+        return None
+    try:
+        return Calibrator.from_json(told)
+    except DataError as error:
+        raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
 
 
 def _at_least_one(n: Any) -> int:

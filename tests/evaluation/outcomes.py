@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cfnade.evaluation.calibration import Calibration, Reliability
 from cfnade.evaluation.compare import Comparison, Result
 from cfnade.evaluation.sweep import Sweep, SweepPoint
 
@@ -19,6 +20,13 @@ def result(model: str, mpr: float) -> Result:
     metrics = {"mpr": mpr, "recall@20": 0.25}
     intervals = {"mpr": (mpr - 0.2, mpr + 0.3), "recall@20": (0.2, 0.3)}
     return Result(model, metrics, intervals, 1.25, 33.5, 9, mpr + 1, {"alpha": 30.0})
+
+
+def calibration() -> Calibration:
+    holds = Reliability(0.0019, 0.05, 0.0004, 0.0021, [(0.001, 0.0012), (0.05, 0.048)])
+    is_too_sure = Reliability(0.26, -120.0, 0.41, 0.415, [(0.4, 0.001), (1.0, 0.05)])
+    undone = Reliability(0.047, -20.0, 0.09, 0.0947, [(0.09, 0.001), (0.99, 0.05)])
+    return Calibration(200, 40_000, 0.0021, holds, undone, is_too_sure)
 
 
 def comparison() -> Comparison:

@@ -18,11 +18,12 @@ from cfnade.evaluation.plots import (
     comparison_plot,
     contrasting_items,
     count_histograms,
+    reliability_plot,
     sweep_plot,
     training_plot,
 )
 from cfnade.model.training import Epoch
-from tests.evaluation.outcomes import comparison, sweep
+from tests.evaluation.outcomes import calibration, comparison, sweep
 
 
 @pytest.fixture
@@ -120,6 +121,15 @@ def test_models_differ_in_marker_as_well_as_colour() -> None:
     points = [line for line in lines if len(np.atleast_1d(line.get_xdata())) == 1]
     assert len({line.get_color() for line in points}) == 3
     assert len({line.get_marker() for line in points}) == 3
+
+
+def test_the_reliability_plot_shows_all_three_and_where_they_would_hold() -> None:
+    (axes,) = reliability_plot(calibration()).axes
+    *kinds, line = axes.lines
+    assert [kind.get_label() for kind in kinds] == ["calibrated", "weighting undone", "sigmoid"]
+    assert list(zip(*kinds[0].get_data(), strict=True)) == calibration().calibrated.points
+    assert list(line.get_xdata()) == list(line.get_ydata()) == [0.001, 1.0]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
 def test_the_training_plot_marks_the_best_epoch() -> None:

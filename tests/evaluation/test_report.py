@@ -12,7 +12,7 @@ from cfnade.evaluation.plots import training_plot
 from cfnade.evaluation.report import Report, render, write_report
 from cfnade.evaluation.report_sections import Known, Recommended, Suggestions, Words, headline
 from cfnade.model.training import Epoch
-from tests.evaluation.outcomes import comparison, result, sweep
+from tests.evaluation.outcomes import calibration, comparison, result, sweep
 
 NASTY = "<script>alert(\"x\")</script> & 'co'"
 
@@ -174,3 +174,15 @@ def test_recommendations_are_shown_by_name(report: Report) -> None:
 
 def test_the_same_report_gives_the_same_page(report: Report) -> None:
     assert render(report) == render(report)
+
+
+def test_how_far_probabilities_hold_is_told_where_a_model_gives_any(report: Report) -> None:
+    first, *others = report.comparison.results
+    judged = replace(first, calibration=calibration())
+    outcome = replace(report.comparison, results=[judged, *others])
+    page = Page(render(replace(report, comparison=outcome)))
+    headings = [text for level, text in page.headings if level == "h2"]
+    assert headings[:3] == ["What was run", "Comparison", "How far the probabilities hold"]
+    for told in ("40,000 test pairs", "0.210%", "Weighting undone", "0.410000", "-120.0000"):
+        assert told in page.text, told
+    assert "How far" not in Page(render(report)).text

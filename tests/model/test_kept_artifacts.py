@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade import ImplicitCFNADE, Interactions, MissingExtraError
+from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError
 from cfnade.fitting import ValidationConfig, settings_of
 from cfnade.model.artifact import FORMAT, inspect_artifact
 from cfnade.model.config import TrainingConfig
@@ -82,3 +82,18 @@ def test_the_settings_of_a_kept_model_still_have_a_meaning(number):
     settings = ImplicitCFNADE.load(KEPT / f"v{number}").get_params()
     for config in (TrainingConfig, ReadoutConfig, ValidationConfig):
         config(**settings_of(config, settings))
+
+
+def test_a_model_of_before_there_were_calibrators_says_so_and_can_be_calibrated(tmp_path):
+    model = ImplicitCFNADE.load(KEPT / "v1")
+    with pytest.raises(ConfigError, match="this model has no calibrated probabilities"):
+        model.probability({"film-1": 3})
+    rng = np.random.default_rng(0)
+    has_it = rng.random((40, 12)) < 0.4
+    is_known = rng.random((40, 12)) < 0.8
+    known, later = (csr_array((has_it & part).astype(float)) for part in (is_known, ~is_known))
+    model.calibrate(known, later).save(tmp_path / "calibrated")
+    again = ImplicitCFNADE.load(tmp_path / "calibrated")
+    found = again.probability({"film-1": 3}, ["film-4", "film-1"])
+    np.testing.assert_array_equal(found, model.probability({"film-1": 3}, ["film-4", "film-1"]))
+    assert 0 < found[0] < 1 and np.isnan(found[1])

@@ -21,6 +21,16 @@ from cfnade.model.ordering import draw_window, split_batch
 from cfnade.model.training import train
 
 MODEL = ModelConfig(n_items=20, n_hidden=8)
+
+
+@pytest.mark.parametrize(
+    ("n_users", "expected"), [(10**6, 200), (1_600, 200), (800, 100), (100, 16), (1, 16)]
+)
+def test_an_update_has_200_users_or_an_eighth_of_them(n_users, expected):
+    assert TrainingConfig().users_per_update(n_users) == expected
+    assert TrainingConfig(batch_size=7).users_per_update(n_users) == 7
+
+
 TRAINING = TrainingConfig(batch_size=16, max_epochs=6, learning_rate=0.02, validate_every=1)
 
 
@@ -187,7 +197,7 @@ def test_the_bias_starts_at_the_logit_of_the_share_of_watchers(counts, ratings):
 
 def test_no_bias_is_better_than_the_odds_with_nothing_beside_it(ratings):
     run = training_module._Run(MODEL, changed(TRAINING, bias_start="odds"), ratings)
-    likes, dense = run.confidence, run.confidence.toarray()
+    likes, dense = run.rows.confidence, run.rows.confidence.toarray()
     bias = run.network.output_bias.detach().numpy()
 
     def cost(moved):
@@ -265,7 +275,7 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
     run = training_module._Run(model, training, ratings)
     literal = CFNADENetwork(model)
     literal.load_state_dict(run.network.state_dict())
-    batch = run.confidence[[0, 3, 5, 8]]
+    batch = run.rows.confidence[[0, 3, 5, 8]]
     network = run.network
     run._update(
         batch,
@@ -281,7 +291,7 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
     loss = weighted_nll(logits, target_likes, 20) / (20 if item_mean else 1)
     n_watchers = torch.from_numpy(np.diff(csr_array(ratings.T).tocsr().indptr)).float()
     for weight in (literal.like_weight, literal.output_weight):
-        loss = loss + 2.0 / (run.users.size * 20) * (n_watchers * (weight**2).sum(dim=1)).sum()
+        loss = loss + 2.0 / (run.rows.n_users * 20) * (n_watchers * (weight**2).sum(dim=1)).sum()
     loss.backward()
     for name, weight in run.network.named_parameters():
         before = literal.get_parameter(name)
@@ -341,7 +351,7 @@ def test_trained_rows_move_as_they_do_when_all_are_trained(ratings):
         run = training_module._Run(MODEL, training, ratings, start, trained_items)
         network = run.network
         run._update(
-            run.confidence[[0, 3, 5, 8]],
+            run.rows.confidence[[0, 3, 5, 8]],
             InputLayer(network.like_weight, network.dislike_weight, MODEL),
             OutputLayer(network.output_weight, network.output_bias),
             np.random.default_rng(3),

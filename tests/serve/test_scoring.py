@@ -6,7 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
+from cfnade import ImplicitCFNADE
+from cfnade.data.splitting import hold_out
 from cfnade.serve import scoring
 from cfnade.serve.loaded import LoadedModel, load
 from cfnade.serve.wire import (
@@ -136,36 +139,33 @@ def test_the_spread_counts_all_items_that_may_be_recommended(loaded):
     assert nothing["recommendations"] == []
 
 
-class Calibrating:
-    """A model with a calibrator, as `ImplicitCFNADE.probability` is to be."""
-
-    def __init__(self, model):
-        self._model = model
-
-    def __getattr__(self, name):
-        return getattr(self._model, name)
-
-    def probability(self, history, items=None):
-        assert set(history) <= set(FILMS)
-        values = np.linspace(0.5, 0.1, len(items))
-        return np.where([item in history for item in items], np.nan, values)
+@pytest.fixture(scope="module")
+def calibrated():
+    """The kept model with a calibrator."""
+    counts = csr_array((np.random.default_rng(0).random((200, 12)) < 0.4).astype(float))
+    histories, held_out = hold_out(counts, share=0.3, rng=0)
+    model = ImplicitCFNADE.load(KEPT).calibrate(histories, held_out)
+    return LoadedModel(model, "films", (), "1", "now")
 
 
-def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loaded):
-    calibrated = LoadedModel(Calibrating(loaded.model), "films", (), "1", "now")
+def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loaded, calibrated):
     asked = [
-        RecommendRequest(history={"film-0": 1, "stranger": 1}, n=3, calibrate=True),
-        RecommendRequest(disliked=["film-0"], n=1, calibrate=True),
-        RecommendRequest(history={"film-0": 1}, n=1),
+        RecommendRequest(history={"film-0": 1, "stranger": 1}, n=3, explain=True),
+        RecommendRequest(disliked=["film-0"], n=1),
     ]
-    first, second, third = scoring.recommend(calibrated, asked)
+    first, second = scoring.recommend(calibrated, asked)
     assert calibrated.is_calibrated and not loaded.is_calibrated
-    assert [entry["calibrated"] for entry in first["recommendations"]] == [0.5, 0.3, 0.1]
-    only = {"only": ["film-0"], "include_seen": True, "calibrate": True}
+    items = [entry["item"] for entry in first["recommendations"]]
+    expected = calibrated.model.probability({"film-0": 1}, items=items)
+    told = [entry["calibrated"] for entry in first["recommendations"]]
+    assert told == pytest.approx(expected, abs=1e-6) and len(told) == 3
+    (reason,) = first["recommendations"][0]["because"]
+    without = calibrated.model.probability({}, items=items[:1])[0]
+    assert reason["calibrated"] == pytest.approx(expected[0] - without, abs=1e-6)
+    only = {"only": ["film-0"], "include_seen": True}
     (seen,) = scoring.recommend(calibrated, [RecommendRequest(history={"film-0": 1}, **only)])
-    assert "calibrated" not in third["recommendations"][0]  # nobody has asked
     assert "calibrated" not in seen["recommendations"][0]  # it has it already
-    assert "calibrated" not in second["recommendations"][0]  # its model calibrates no dislikes
+    assert "calibrated" not in second["recommendations"][0]  # dislikes are not calibrated
     assert "calibrated" not in scoring.recommend(loaded, asked)[0]["recommendations"][0]
 
 

@@ -170,7 +170,7 @@ class RelativeRating:
         """
         self._check_same_items(more)
         item, count, n_watchers = (
-            np.concatenate(parts) for parts in zip(self._entries(), more._entries(), strict=True)
+            np.concatenate(parts) for parts in zip(self.entries(), more.entries(), strict=True)
         )
         order = np.lexsort((count, item))
         item, count, n_watchers = item[order], count[order], n_watchers[order]
@@ -210,8 +210,12 @@ class RelativeRating:
                 f"expected distributions of at least {self.n_items_} items, got {more.n_items_}"
             )
 
-    def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Item, count and number of watchers with just that count, of each distinct count."""
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Item, count and number of watchers with just that count, of each distinct count.
+
+        Returns:
+            Three arrays (n_entries,), in the order of `distinct_counts_`.
+        """
         item = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
         n_watchers = np.diff(self.n_watchers_up_to_, prepend=0)
         starts = self.item_starts_[:-1][np.diff(self.item_starts_) > 0]

@@ -11,6 +11,7 @@ from typing import Any
 
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError
+from cfnade.evaluation.calibration import Calibration
 from cfnade.evaluation.contenders import Contender, contender
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Trial
@@ -49,6 +50,9 @@ class Result:
 
     settings: dict[str, Any]
     """Chosen."""
+
+    calibration: Calibration | None = None
+    """How its probabilities hold on test, where the model gives any."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ def _enter(
     fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
     seconds = time.perf_counter() - started
     notify(Progress(name, "test"))
-    evaluation = protocol.test(fitted)
+    evaluation, calibrator = protocol.test(fitted), search.best.calibrator
     result = Result(
         name,
         evaluation.metrics,
@@ -164,6 +168,7 @@ def _enter(
         len(search.trials),
         search.best.mpr,
         search.best.settings,
+        None if calibrator is None else protocol.test_probabilities(fitted, calibrator),
     )
     return result, fitted
 

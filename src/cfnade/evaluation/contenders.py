@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.data.interactions import CountMatrix
@@ -18,6 +18,15 @@ from cfnade.scorer import Scorer
 
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
 """Regularisation of IMF over the root of 1 + alpha."""
+
+
+@runtime_checkable
+class HasAlpha(Protocol):
+    """A contender that a sweep can hold at one alpha."""
+
+    def at_alpha(self, alpha: float) -> Contender:
+        """The same with alpha held fixed."""
+        ...
 
 
 class Contender(Protocol):
@@ -174,7 +183,7 @@ class CFNADEContender:
                 "max_epochs": model.best_epoch_,
                 **model.readout_,
             }
-            return Trial(chosen, model.validation_mpr_)
+            return Trial(chosen, model.validation_mpr_, calibrator=model.calibrator_)
 
         return coordinate_search(
             attempt, start, self.grid, max_trials=max_trials, on_trial=on_trial
@@ -216,8 +225,12 @@ def contender(name: str, seed: int = 0) -> Contender:
     return CONTENDERS[name](seed)
 
 
+ALL_MODELS = tuple(name for name in CONTENDERS if name != "random")
+"""What `all` stands for: those of this machine; others may be added later."""
+
+
 def model_names(text: str) -> list[str]:
-    """Names with commas between; `all` stands for every model but chance.
+    """Names with commas between; `all` stands for every model of this machine but chance.
 
     Raises:
         ConfigError: If there is none of such a name.
@@ -225,7 +238,7 @@ def model_names(text: str) -> list[str]:
     names: list[str] = []
     for name in (part.strip() for part in text.split(",")):
         if name == "all":
-            names += [each for each in CONTENDERS if each != "random"]
+            names += ALL_MODELS
         elif name:
             contender(name)
             names.append(name)

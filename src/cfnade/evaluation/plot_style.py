@@ -27,6 +27,7 @@ MODEL_LOOKS = {
     "cfnade": ("CF-NADE", BLUE, "o"),
     "cfnade-paper": ("CF-NADE (paper)", PINK, "D"),
     "imf": ("IMF", ORANGE, "s"),
+    "imf-spark": ("IMF (Spark)", ORANGE, "D"),
     "ease": ("EASE", GREEN, "^"),
     "popularity": ("Popularity", GREY, "v"),
     "random": ("Random", GREY, "x"),

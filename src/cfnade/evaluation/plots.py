@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from cfnade.data.interactions import Interactions
 from cfnade.errors import DataError
+from cfnade.evaluation.calibration import Calibration, reliabilities
 from cfnade.evaluation.compare import Comparison
-from cfnade.evaluation.plot_style import BAR, BLUE, GREY, ORANGE, canvas, model_looks
+from cfnade.evaluation.plot_style import BAR, BLUE, GREY, INK, ORANGE, canvas, model_looks
 from cfnade.evaluation.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -146,6 +147,33 @@ def comparison_plot(comparison: Comparison) -> Figure:
         axes.grid(axis="y", visible=False)
         axes.margins(x=0.1)
         axes.set_xlabel(MPR_LABEL)
+    return figure
+
+
+def reliability_plot(calibration: Calibration) -> Figure:
+    """Draw what came true against the probability told, on logarithmic axes.
+
+    Every point stands for an equal number of held-out items; on the line, what was told holds.
+    """
+    looks = {"calibrated": (BLUE, "o"), "weighting undone": (ORANGE, "s"), "sigmoid": (GREY, "x")}
+    with canvas(height=3.6) as (figure, [axes]):
+        drawn = []
+        for label, found in reliabilities(calibration).items():
+            points = [point for point in found.points if min(point) > 0]
+            if points:
+                color, marker = looks[label]
+                axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
+                drawn += points
+        ends = (min(map(min, drawn), default=0.1), 1.0)
+        axes.plot(ends, ends, color=INK, linewidth=1, linestyle=":")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{100 * value:g}\N{NO-BREAK SPACE}%")
+        axes.set_xlabel("Probability told")
+        axes.set_ylabel("Share that came true")
+        figure.legend(loc="outside upper left", ncols=3)
     return figure
 
 

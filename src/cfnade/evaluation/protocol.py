@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from cfnade.calibration import Calibrator
 from cfnade.data.feedback import check_number
 from cfnade.data.interactions import Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
@@ -20,6 +21,7 @@ from cfnade.data.splitting import (
     without_overlap,
 )
 from cfnade.errors import ConfigError, DataError
+from cfnade.evaluation.calibration import Calibration, judge_probabilities
 from cfnade.evaluation.evaluate import Evaluation, evaluate
 from cfnade.evaluation.ranking import Candidates
 from cfnade.evaluation.tuning import Validation
@@ -163,6 +165,11 @@ class Protocol:
             candidates=self.config.candidates,
             rng=self.config.seed,
         )
+
+    def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration:
+        """Judge the probabilities of a final model, on items not in the histories."""
+        unseen = without_overlap(self.known, self._split.test)
+        return judge_probabilities(scorer, calibrator, self.known, unseen, rng=self.config.seed)
 
 
 def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:

@@ -17,6 +17,7 @@ from cfnade.evaluation.html_parts import Picture, paragraph
 from cfnade.evaluation.report_sections import (
     Suggestions,
     Words,
+    calibration_section,
     comparison_section,
     headline,
     histograms_section,
@@ -70,6 +71,7 @@ def render(report: Report) -> str:
         run_section(comparison, words, report.facts),
         histograms_section(report.histograms, words),
         comparison_section(comparison),
+        calibration_section(comparison),
         sweep_section(report.sweep, comparison),
         recommendations_section(report.suggestions, words),
         training_section(report.training),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from cfnade.evaluation.calibration import reliabilities
 from cfnade.evaluation.compare import Comparison, Result
 from cfnade.evaluation.html_parts import (
     Cell,
@@ -18,7 +19,7 @@ from cfnade.evaluation.html_parts import (
     table,
 )
 from cfnade.evaluation.plot_style import model_label
-from cfnade.evaluation.plots import comparison_plot, sweep_plot
+from cfnade.evaluation.plots import comparison_plot, reliability_plot, sweep_plot
 from cfnade.evaluation.sweep import Sweep
 
 METRIC_LABELS = {
@@ -169,6 +170,43 @@ def _settings_table(results: Sequence[Result]) -> str:
         Cell("Chosen", is_number=False),
     ]
     return table("How the settings were chosen, on the validation pairs.", heads, rows)
+
+
+def calibration_section(comparison: Comparison) -> str:
+    """How the probabilities hold, of the first model that gives any."""
+    judged = [(r.model, r.calibration) for r in comparison.results if r.calibration is not None]
+    if not judged:
+        return ""
+    model, calibration = judged[0]
+    told = (
+        f"{model_label(model)} gives the probability that an item is among those held out. Of "
+        f"{calibration.n_pairs:,} test pairs of a user and an item not in the history, "
+        f"{calibration.base_rate:.3%} are. The sigmoid ranks, but likes weigh more in training; "
+        "the calibrated one is corrected on validation pairs, and keeps the order."
+    )
+    found = reliabilities(calibration)
+    rows: list[list[Cell | str]] = [
+        [
+            label.capitalize(),
+            f"{kind.mean_probability:.3%}",
+            f"{kind.brier:.6f}",
+            f"{kind.brier_skill:.4f}",
+            f"{kind.ece:.6f}",
+        ]
+        for label, kind in found.items()
+    ]
+    heads: list[Cell | str] = ["Probability", "Mean", "Brier score", "Brier skill", "ECE"]
+    alt = "Share that came true against the probability told."
+    for label, kind in found.items():
+        points = (f"{came_true:.2%} at {p:.2%}" for p, came_true in kind.points)
+        alt += f" {label.capitalize()}: {', '.join(points)}."
+    caption = "Every point stands for an equal number of held-out items; on the line, it holds."
+    return section(
+        "How far the probabilities hold",
+        paragraph(told),
+        picture(Picture(reliability_plot(calibration), alt), "calibration", caption, css="single"),
+        table("Brier score and calibration error: lower is better.", heads, rows),
+    )
 
 
 def sweep_section(sweep: Sweep | None, comparison: Comparison) -> str:

@@ -12,10 +12,18 @@ from cfnade.data.feedback import check_alpha
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
 from cfnade.evaluation.compare import OnProgress, Progress
-from cfnade.evaluation.contenders import STRENGTHS, CFNADEContender, Contender, IMFContender
+from cfnade.evaluation.contenders import (
+    STRENGTHS,
+    CFNADEContender,
+    Contender,
+    HasAlpha,
+    IMFContender,
+    contender,
+)
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 
 DEFAULT_ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+SWEPT_MODELS = ("cfnade", "imf")
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ def sweep(
     data: Interactions,
     alphas: Sequence[float] = DEFAULT_ALPHAS,
     *,
+    models: Sequence[str] = SWEPT_MODELS,
     dataset: str = "data",
     test: Interactions | None = None,
     config: ProtocolConfig | None = None,
@@ -65,7 +74,7 @@ def sweep(
     max_trials: int = 6,
     on_progress: OnProgress | None = None,
 ) -> Sweep:
-    """Test MPR of both models at each alpha.
+    """Test MPR of the models at each alpha.
 
     At each alpha the other settings that depend on it (IMF's regularisation and iterations,
     CF-NADE's epochs) are chosen on validation. The figure shows test MPR, as the paper's does;
@@ -74,6 +83,7 @@ def sweep(
     Args:
         data: All counts, or the training part if `test` is given.
         alphas: Rates of confidence.
+        models: Names of contenders that have an alpha.
         dataset: A name for the outcome.
         test: A fixed test part.
         config: How pairs are held out and judged.
@@ -85,7 +95,7 @@ def sweep(
         The points of the figure.
 
     Raises:
-        ConfigError: If there is no alpha, or one has no meaning.
+        ConfigError: If there is no alpha, one has no meaning, or a model has none.
     """
     if not alphas:
         raise ConfigError("a sweep needs at least one alpha")
@@ -95,7 +105,8 @@ def sweep(
     notify = on_progress or (lambda progress: None)
     points = []
     for done, alpha in enumerate(alphas):
-        for name, candidate in _contenders(alpha, protocol.config.seed, settings or {}).items():
+        candidates = _contenders(models, alpha, protocol.config.seed, settings or {})
+        for name, candidate in candidates.items():
             notify(Progress(f"{name} at alpha {alpha:g}", "search", done, len(alphas)))
             search = candidate.search(protocol.validation, max_trials=max_trials)
             started = time.perf_counter()
@@ -118,9 +129,9 @@ def sweep(
 
 
 def _contenders(
-    alpha: float, seed: int, settings: dict[str, dict[str, Any]]
+    models: Sequence[str], alpha: float, seed: int, settings: dict[str, dict[str, Any]]
 ) -> dict[str, Contender]:
-    """Both models with alpha held fixed, starting from what was chosen at another."""
+    """The models with alpha held fixed, starting from what was chosen at another."""
     chosen = settings.get("imf", {})
     strength = 20.0
     if "regularization" in chosen:
@@ -132,7 +143,15 @@ def _contenders(
     }
     changes = {**settings.get("cfnade", {}), "alpha": alpha}
     changes.pop("max_epochs", None)  # found anew at each alpha
-    return {
+    known: dict[str, Contender] = {
         "cfnade": CFNADEContender(seed, grid={}, changes=changes),
         "imf": IMFContender(seed, {"strength": STRENGTHS}, start),
     }
+    return {name: known.get(name) or _at_alpha(name, alpha, seed) for name in models}
+
+
+def _at_alpha(name: str, alpha: float, seed: int) -> Contender:
+    candidate = contender(name, seed)
+    if not isinstance(candidate, HasAlpha):
+        raise ConfigError(f"{name} has no alpha to sweep; leave it out")
+    return candidate.at_alpha(alpha)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cfnade.calibration import Calibrator
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import TrainingError
@@ -66,6 +67,9 @@ class Trial:
 
     stops: tuple[Trial, ...] = field(default=(), repr=False)
     """All that were judged along the fit, if it was judged on its way."""
+
+    calibrator: Calibrator | None = field(default=None, repr=False)
+    """What makes probabilities of the scores, fitted on validation; None if there are none."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -75,8 +76,9 @@ class TrainingConfig:
     warm_start: bool = False
     """Start `like_weight` and `output_weight` at singular vectors of the likes, not at random."""
 
-    batch_size: int = 200
-    """Users per update (200 in the paper)."""
+    batch_size: int | None = None
+    """Users per update (200 in the paper). None takes 200, or an eighth of the users where they are
+    few: with fewer updates in an epoch, training would be given up before it has begun."""
 
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
@@ -121,6 +123,16 @@ class TrainingConfig:
     seed: int = 0
     """Of the first weights, the orderings, the order of users and dropout."""
 
+    def users_per_update(self, n_users: int) -> int:
+        """Users per update, of so many."""
+        if self.batch_size is not None:
+            return self.batch_size
+        return min(200, max(16, n_users // 8))
+
+    def updates_per_epoch(self, n_users: int) -> int:
+        """Updates in a pass over so many users."""
+        return math.ceil(n_users / self.users_per_update(n_users))
+
     def is_validated(self, epoch: int) -> bool:
         """Whether validation is looked at after this epoch."""
         is_last = self.schedule == "linear" and epoch == self.max_epochs  # the best, most likely
@@ -130,7 +142,8 @@ class TrainingConfig:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
         _one_of("schedule", self.schedule, get_args(Schedule))
         _one_of("bias_start", self.bias_start, get_args(BiasStart))
-        _at_least("batch_size", self.batch_size, 1)
+        if self.batch_size is not None:
+            _at_least("batch_size", self.batch_size, 1)
         _at_least("max_epochs", self.max_epochs, 1)
         _at_least("validate_every", self.validate_every, 1)
         _at_least("patience", self.patience, 1)

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from cfnade.model.config import ModelConfig
+from cfnade.model.exchange import Alone, Exchange
 from cfnade.model.inputs import dislike_scale, input_weight, with_values
 from cfnade.model.ordering import Window
 from cfnade.model.sparse import product, product_by_column
@@ -45,20 +46,26 @@ class InputLayer:
             entered += scale * self.A[places].sum(dim=0)
         return entered
 
-    def gradient(self, by_input: Tensor) -> dict[str, Tensor]:
+    def gradient(self, by_input: Tensor, exchange: Exchange | None = None) -> dict[str, Tensor]:
         """Gradients by the weights, given that by what `forward` returned.
 
         Args:
             by_input: (n_users, n_hidden).
+            exchange: Adds up the gradients of several processes; None is alone.
 
         Returns:
             By W and A, (n_items, n_hidden) each; the arrays are used again at the next call.
         """
-        liked, by_liked = product_by_column(self._weights, by_input)
-        self._by_W.zero_()
-        self._by_W.index_copy_(0, liked, by_liked)
+        exchange = exchange or Alone()
         everyone = dislike_scale(self.config) * by_input.sum(dim=0)  # (n_hidden,)
+        exchange.add_up([everyone])
+        liked, by_weighted = product_by_column(self._weights, by_input)
         _, by_liked = product_by_column(self._likes, by_input)
+        liked, (by_weighted, by_liked) = exchange.add_up_rows(
+            liked, [by_weighted, by_liked], len(self.W)
+        )
+        self._by_W.zero_()
+        self._by_W.index_copy_(0, liked, by_weighted)
         for places in self._window.target_places:
             self._by_A[places].zero_()
         for places in self._window.context_places:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,10 +44,25 @@ def confidence_odds(confidence: csr_array) -> NDArray[np.float64]:
     Returns:
         (n_items,).
     """
-    n_users, n_items = np.count_nonzero(np.diff(confidence.indptr)), confidence.shape[1]
+    n_users, n_items = int(np.count_nonzero(np.diff(confidence.indptr))), confidence.shape[1]
     liked = np.bincount(confidence.indices, confidence.data, minlength=n_items)
-    n_others = n_users - np.bincount(confidence.indices, minlength=n_items)
-    odds: NDArray[np.float64] = (liked + 0.5) / (n_others + 0.5)
+    return odds_logit(liked, np.bincount(confidence.indices, minlength=n_items), n_users)
+
+
+def odds_logit(
+    liked: NDArray[Any], n_watchers: NDArray[np.integer], n_users: int
+) -> NDArray[np.float64]:
+    """Logit of the odds of confidence, from sums over users.
+
+    Args:
+        liked: Confidence of each item's likes, added up, (n_items,).
+        n_watchers: How many like it, (n_items,).
+        n_users: With any like at all.
+
+    Returns:
+        (n_items,).
+    """
+    odds: NDArray[np.float64] = (liked + 0.5) / (n_users - n_watchers + 0.5)
     return np.log(odds)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,20 +16,20 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from cfnade.data.feedback import confidence
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.model.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.exchange import Alone, Exchange, Part
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.input_layer import InputLayer
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork
 from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
-from cfnade.model.start import start_network
+from cfnade.model.rows import RowsInMemory, TrainingRows
 
 Validate = Callable[[NumpyNetwork], float]
 """Gives the validation MPR of a network, in percent: lower is better."""
@@ -73,10 +72,11 @@ class Trained:
 def train(
     model: ModelConfig,
     training: TrainingConfig,
-    ratings: csr_array,
+    ratings: csr_array | TrainingRows,
     *,
     start: Mapping[str, NDArray[np.float32]] | None = None,
     trained_items: NDArray[np.bool_] | None = None,
+    exchange: Exchange | None = None,
     validate: Validate | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
@@ -91,10 +91,13 @@ def train(
     Args:
         model: What the network is.
         training: How to train it.
-        ratings: Relative ratings of the training pairs, sparse, (n_users, n_items).
+        ratings: Relative ratings of the training pairs, sparse, (n_users, n_items); or where to
+            get the users from, batch by batch.
         start: Weights to start from, by name; they are copied. None draws them.
         trained_items: Move the rows of W, V and d of these items alone, (n_items,); all else rests
             as it is, to the bit. None trains all weights.
+        exchange: How several processes that call this together add up their gradients; None
+            trains alone. All get the same weights; the first keeps the checkpoints.
         validate: Judges the network after every epoch, for early stopping; without it all
             `max_epochs` are run.
         on_epoch: Called after every epoch.
@@ -110,7 +113,7 @@ def train(
     """
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings, start, trained_items)
+    run = _Run(model, training, ratings, start, trained_items, exchange)
     if resume and checkpoint is not None:
         run.load(checkpoint)
     while not run.is_finished:
@@ -123,7 +126,7 @@ def train(
         seconds = run.seconds + time.perf_counter() - started
         epoch = Epoch(number, loss, mpr, seconds)
         run.finish_epoch(epoch, is_best=validate is None or run.is_best(mpr))
-        if checkpoint is not None:
+        if checkpoint is not None and run.exchange.is_first:
             run.save(checkpoint)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -137,25 +140,24 @@ class _Run:
         self,
         model: ModelConfig,
         training: TrainingConfig,
-        ratings: csr_array,
+        ratings: csr_array | TrainingRows,
         start: Mapping[str, NDArray[np.float32]] | None = None,
         trained_items: NDArray[np.bool_] | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         self.model, self.training = model, training
-        n_pairs_of = np.diff(ratings.indptr)
-        self.users = np.flatnonzero(n_pairs_of)  # the others have nothing to teach
-        self.confidence = csr_array(
-            (confidence(ratings.data, model.alpha), ratings.indices, ratings.indptr), ratings.shape
+        self.exchange = exchange or Alone()
+        self.rows: TrainingRows = (
+            RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
         )
-        n_watchers = np.bincount(ratings.indices, minlength=model.n_items)
-        l2 = training.item_l2 / (max(self.users.size, 1) * model.n_items)  # for a mean of both
-        self.l2 = torch.from_numpy(2.0 * l2 * n_watchers).float()[:, None]
+        l2 = training.item_l2 / (max(self.rows.n_users, 1) * model.n_items)  # for a mean of both
+        self.l2 = torch.from_numpy(2.0 * l2 * self.rows.n_watchers).float()[:, None]
         generator = torch.Generator().manual_seed(training.seed)
         self.network = CFNADENetwork(model, generator)
         if start is not None:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
         else:
-            start_network(self.network, training, self.confidence)
+            self.rows.start(self.network, training)
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
         moving = training
         if trained_items is not None:
@@ -185,18 +187,19 @@ class _Run:
         """One pass over all users; the mean loss per user and item."""
         number = len(self.epochs) + 1
         rng = np.random.default_rng([self.training.seed, number])
-        users = rng.permutation(self.users)
-        n_steps = math.ceil(users.size / self.training.batch_size)
+        batches = self.rows.batches(self.training, number, rng)
+        n_steps = self.n_steps
         total = 0.0
-        with self._in_random_order(rng) as confidence:
+        with self._in_random_order(rng) as place_of:
             network = self.network
             layers = (
                 InputLayer(network.like_weight, network.dislike_weight, self.model),
                 OutputLayer(network.output_weight, network.output_bias),
             )
-            for step in range(n_steps):
-                batch = users[step * self.training.batch_size :][: self.training.batch_size]
-                loss = self._update(confidence[batch], *layers, rng)
+            for step, (likes, part) in enumerate(batches):
+                places = place_of[likes.indices].astype(likes.indices.dtype)
+                batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
+                loss = self._update(batch, *layers, rng, part)
                 if not math.isfinite(loss):
                     told = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
                     raise TrainingError(told)
@@ -214,27 +217,38 @@ class _Run:
         input_layer: InputLayer,
         output_layer: OutputLayer,
         rng: np.random.Generator,
+        part: Part | None = None,
     ) -> float:
-        """One update on one random split of the items, shared by the batch."""
+        """One update on one random split of the items, shared by the batch.
+
+        Processes that share the batch draw the same for all of it, and add up what they find.
+        """
         training, n_items = self.training, self.model.n_items
+        part = part or Part(0, batch.shape[0])
         window = draw_window(n_items, training.context_share, rng)
         context, target_likes = split_batch(batch, window)
         entered = input_layer.forward(context, window).requires_grad_()
         hidden = self.network.hidden_of(entered)
         if training.dropout > 0:
-            kept = rng.random(hidden.shape, dtype=np.float32) >= training.dropout
+            drawn = rng.random((part.n_users, self.model.n_hidden), dtype=np.float32)
+            kept = drawn[part.first : part.first + batch.shape[0]] >= training.dropout
             hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
         gradient = output_layer.gradient(hidden.detach(), window, target_likes, training.zero_share)
-        item_scale = 1.0 / n_items if training.item_mean else 1.0
+        share = batch.shape[0] / part.n_users  # of the mean over the batch
+        scale = share / n_items if training.item_mean else share
         self.network.zero_grad()
-        hidden.backward(gradient.hidden.mul_(item_scale))
+        hidden.backward(gradient.hidden.mul_(scale))
         assert entered.grad is not None
+        within = {n: w.grad for n, w in self.network.named_parameters() if w.grad is not None}
         gradients = {
-            **input_layer.gradient(entered.grad),
-            "output_weight": gradient.output_weight.mul_(item_scale),
-            "output_bias": gradient.output_bias.mul_(item_scale),
-            **{n: w.grad for n, w in self.network.named_parameters() if w.grad is not None},
+            **input_layer.gradient(entered.grad, self.exchange),
+            "output_weight": gradient.output_weight.mul_(scale),
+            "output_bias": gradient.output_bias.mul_(scale),
+            **within,
         }
+        loss = torch.tensor(share * gradient.loss, dtype=torch.float64)
+        targets = [gradient.output_weight[places] for places in window.target_places]
+        self.exchange.add_up([*targets, gradient.output_bias, *within.values(), loss])
         rows = _rows_looked_at(window) if training.optimizer == "adam" else {}
         self._add_l2(gradients, rows)
         if self.is_trained is not None:
@@ -243,14 +257,19 @@ class _Run:
         self.n_updates += 1
         if self.n_updates - self.n_averaged == _AVERAGE_EVERY:
             self._update_average()
-        return gradient.loss / n_items
+        return float(loss) / n_items
+
+    @property
+    def n_steps(self) -> int:
+        """Updates in an epoch."""
+        return self.training.updates_per_epoch(self.rows.n_users)
 
     def _learning_rate(self) -> float:
         """Step size of the next update."""
         training = self.training
         if training.schedule == "constant":
             return training.learning_rate
-        n_steps = training.max_epochs * math.ceil(self.users.size / training.batch_size)
+        n_steps = training.max_epochs * self.n_steps
         rise = min(1.0, (self.n_updates + 1) / max(1.0, _RISE * n_steps))
         fall = max(0.0, 1.0 - self.n_updates / n_steps)
         return training.learning_rate * rise * fall
@@ -295,19 +314,17 @@ class _Run:
         self.n_averaged = self.n_updates
 
     @contextmanager
-    def _in_random_order(self, rng: np.random.Generator) -> Iterator[csr_array]:
-        """Bring the items into a random order, and back at the end; gives the confidences in it.
+    def _in_random_order(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Bring the items into a random order, and back at the end; gives each item's place in it.
 
         All that has a row for each item is moved: weights, their average, what the optimiser
         keeps of them.
         """
         order = rng.permutation(self.model.n_items)  # the item at each place
         place_of = np.argsort(order)
-        pairs = self.confidence
-        places = place_of[pairs.indices].astype(pairs.indices.dtype)
         self._move_rows(order)
         try:
-            yield csr_array((pairs.data, places, pairs.indptr), shape=pairs.shape)
+            yield place_of
         finally:
             self._move_rows(place_of)
 
@@ -400,14 +417,10 @@ class _Run:
         del training["patience"]  # a run may be made longer
         if self.training.schedule == "constant":
             del training["max_epochs"]
-        pairs = self.confidence
-        digest = hashlib.sha256()
-        for array in (pairs.indptr, pairs.indices, pairs.data):
-            digest.update(np.ascontiguousarray(array).data)
         return {
             "model": asdict(self.model),
             "training": training,
-            "data": [*pairs.shape, digest.hexdigest()],
+            "data": self.rows.identity(),
         }
 
 

@@ -16,7 +16,6 @@ from cfnade.errors import ArtifactError
 from cfnade.model.artifact import FILES, MODEL
 from cfnade.model.inference import NumpyNetwork
 from cfnade.recommender import ImplicitCFNADE
-from cfnade.serve.calibrated import is_calibrated
 from cfnade.serve.item_search import ItemSearch
 
 Stamp = tuple[tuple[int, int, int], ...]
@@ -86,10 +85,10 @@ class LoadedModel:
             self.model.scorer_.relative_rating.n_watchers,
         )
 
-    @cached_property
+    @property
     def is_calibrated(self) -> bool:
         """Whether it turns scores into honest probabilities."""
-        return is_calibrated(self.model)
+        return self.model.calibrator_ is not None
 
     def columns(self, items: list[str]) -> tuple[list[int], list[str]]:
         """Columns of the items that are known, and the others."""

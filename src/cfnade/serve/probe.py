@@ -42,7 +42,7 @@ def _ask(loaded: LoadedModel) -> None:
     disliked: list[str | int] = [*seen[:1]]
     asked = [
         RecommendRequest(),
-        RecommendRequest(history=history, explain=True, calibrate=True, spread=True),
+        RecommendRequest(history=history, explain=True, spread=True),
         RecommendRequest(history=history, disliked=disliked, explain=True),
     ]
     for request, answer in zip(asked, scoring.recommend(loaded, asked), strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,6 @@ from cfnade.model.inference import sigmoid
 from cfnade.model.inputs import full_dislike
 from cfnade.model.leave_one_out import logits_without_each
 from cfnade.ranking import top_items
-from cfnade.serve.calibrated import calibrated
 from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.wire import Evidence, ExplainRequest, RecommendRequest, SimilarRequest
 
@@ -65,7 +63,7 @@ def recommend(loaded: LoadedModel, asked: Sequence[RecommendRequest]) -> list[di
     answers = []
     for row, request in enumerate(asked):
         top = best[row][: request.n]
-        found = _described(loaded, request, logits[row], top)
+        found = _described(loaded, known[row], logits[row], top)
         answer: dict[str, Any] = {"recommendations": found, "unknown": unknown[row]}
         if request.explain and top.size:
             row_ratings = ratings[[row]]
@@ -184,34 +182,19 @@ def _candidates(
 
 
 def _described(
-    loaded: LoadedModel,
-    request: RecommendRequest,
-    logits: NDArray[np.float32],
-    top: NDArray[np.int64],
+    loaded: LoadedModel, known: _Known, logits: NDArray[np.float32], top: NDArray[np.int64]
 ) -> list[dict[str, Any]]:
     """The best items, with the values that people are shown."""
     found = [
         {**loaded.items[column], "probability": probability}
         for column, probability in zip(top.tolist(), _rounded(sigmoid(logits[top])), strict=True)
     ]
-    if request.calibrate and loaded.is_calibrated and found:
-        strongest = full_dislike(loaded.network.config)
-        shown = calibrated(
-            loaded.model,
-            {
-                loaded.ids[loaded.column_of[item]]: count
-                for item, count in request.history.items()
-                if item in loaded.column_of
-            },
-            {
-                loaded.ids[loaded.column_of[item]]: strongest if weight is None else weight
-                for item, weight in request.dislikes().items()
-                if item in loaded.column_of
-            },
-            [loaded.ids[column] for column in top.tolist()],
-        )
-        for entry, value in zip(found, [] if shown is None else _rounded(shown), strict=False):
-            if math.isfinite(value):  # there is none for an item of the history itself
+    calibrator = loaded.model.calibrator_
+    if calibrator is not None and not known.disliked.size:  # it was fitted on likes alone
+        honest = _rounded(calibrator.probability(logits[top], known.liked.size))
+        is_seen = np.isin(top, known.liked)  # there is none for an item of the history itself
+        for entry, value, seen in zip(found, honest, is_seen, strict=True):
+            if not seen:
                 entry["calibrated"] = value
     return found
 
@@ -231,6 +214,12 @@ class _Effects:
         self.logits, without = logits[0], logits[1:]  # (n_asked,), (n_entries, n_asked)
         self.of_logit = self.logits - without
         self.of_probability = sigmoid(self.logits) - sigmoid(without)
+        self.of_calibrated: NDArray[np.float64] | None = None
+        calibrator, n_history = loaded.model.calibrator_, ratings.nnz
+        if calibrator is not None and (disliked is None or not disliked.nnz):
+            shorter = calibrator.probability(without, n_history - 1)
+            self.of_calibrated = calibrator.probability(self.logits, n_history) - shorter
+        self.is_seen = np.isin(items, ratings.indices)
         columns = [*ratings.indices, *([] if disliked is None else disliked.indices)]
         self.columns = [int(column) for column in columns]
         self.n_liked = ratings.nnz
@@ -242,12 +231,15 @@ class _Effects:
 
     def of(self, entry: int, place: int) -> dict[str, Any]:
         """What one entry does for one of the items, as `wire.Effect`."""
-        return {
+        effect = {
             **self.loaded.items[self.columns[entry]],
             "liked": entry < self.n_liked,
             "logit": round(float(self.of_logit[entry, place]), _DECIMALS),
             "probability": round(float(self.of_probability[entry, place]), _DECIMALS),
         }
+        if self.of_calibrated is not None and not self.is_seen[place]:
+            effect["calibrated"] = round(float(self.of_calibrated[entry, place]), _DECIMALS)
+        return effect
 
 
 def _add_reasons(

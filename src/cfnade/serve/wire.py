@@ -84,10 +84,6 @@ class RecommendRequest(Evidence):
     explain: bool = Field(
         default=False, description="Tell which items of the history speak for each."
     )
-    calibrate: bool = Field(
-        default=False,
-        description="Give honest probabilities as well, if the model can; takes a second pass.",
-    )
     spread: bool = Field(default=False, description="Tell how the scores of all items spread.")
 
 
@@ -133,6 +129,9 @@ class Effect(Item):
     liked: bool = Field(description="False for what was given as disliked.")
     logit: float
     probability: float
+    calibrated: float | None = Field(
+        default=None, description="Of the honest probability, if the model has one."
+    )
 
 
 class Recommendation(Item):
@@ -140,7 +139,7 @@ class Recommendation(Item):
 
     probability: float = Field(description="The network's sigmoid: ranks, but is too large.")
     calibrated: float | None = Field(
-        default=None, description="With calibrate: an honest probability, if the model has one."
+        default=None, description="An honest probability, if the model has one."
     )
     because: list[Effect] | None = Field(
         default=None, description="With explain: at most three items that speak most for it."

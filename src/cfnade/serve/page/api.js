@@ -42,7 +42,7 @@ function post(path, body, signal) {
 }
 
 export const recommend = (evidence, n, signal) =>
-  post("v1/recommend", { ...evidence, n, explain: true, calibrate: true, spread: true }, signal);
+  post("v1/recommend", { ...evidence, n, explain: true, spread: true }, signal);
 
 export const explain = (evidence, item) => post("v1/explain", { ...evidence, item });
 

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { hideTip, withTip } from "./tip.js";
-import { element, fullBar, percent, shown } from "./words.js";
+import { called, element, fullBar, percent, shown } from "./words.js";
 
 const MOVE_MS = 180;
 const N_SIMILAR = 8;
@@ -30,7 +30,7 @@ export class RecommendationList {
     const full = fullBar(best);
     this.list.replaceChildren(...recommendations.map((entry, place) => this.row(entry, place, full)));
     if (focused) this.find(focused)?.querySelector(".row").focus({ preventScroll: true });
-    const what = recommendations[0]?.calibrated == null ? "score" : "probability";
+    const what = recommendations.length ? called(recommendations[0]) : "";
     document.getElementById("scale").textContent =
       recommendations.length ? `the model’s ${what}, a full bar is ${Math.round(full * 1000) / 10} %` : "";
     document.getElementById("nothing").hidden = recommendations.length > 0;
@@ -159,10 +159,10 @@ function reasonChip(reason, entry) {
     type: "button", class: "chip", text: reason.name, "data-reason": String(reason.item),
   });
   return withTip(chip, () => {
-    const without = entry.probability - reason.probability;
+    const without = shown(entry) - shown(reason);
     return [
-      `${percent(reason.probability, true)} points`,
-      `The score of ${entry.name} is ${percent(entry.probability)} % with ${reason.name}, ${percent(without)} % without.`,
+      `${percent(shown(reason), true)} points`,
+      `The ${called(entry)} of ${entry.name} is ${percent(shown(entry))} % with ${reason.name}, ${percent(without)} % without.`,
     ];
   });
 }
@@ -179,7 +179,7 @@ function effectsPart(explained) {
       children: [
         element("span", { class: "name", text: effect.liked ? effect.name : `not ${effect.name}`, title: effect.name }),
         element("span", { class: "two-sided", "aria-hidden": "true", children: [bar] }),
-        element("span", { class: isAgainst ? "by against" : "by", text: percent(effect.probability, true) }),
+        element("span", { class: isAgainst ? "by against" : "by", text: percent(shown(effect), true) }),
       ],
     });
   });

@@ -1,7 +1,10 @@
 // Numbers as people read them, and small pieces of the page.
 
-// The value shown for a recommendation: the honest probability where the model has one, else its score.
-export const shown = (recommendation) => recommendation.calibrated ?? recommendation.probability;
+// The value shown for a recommendation or an effect: of the honest probability where the model has one, else of its score.
+export const shown = (told) => told.calibrated ?? told.probability;
+
+// What that value is called.
+export const called = (told) => (told.calibrated == null ? "score" : "probability");
 
 export function percent(value, sign = false) {
   const points = 100 * value;

@@ -1,0 +1,327 @@
+"""Beyond one machine, measured on one: python benchmarks/scale.py [--quick].
+
+A part of the simulated service at the paper's 17,348 items is prepared and scored on a Spark
+standalone cluster of one worker and of two (one core each), and trained on by one process and by
+two (one thread each). Writes benchmarks/results/scale.json: seconds, bytes exchanged in an update,
+peak memory of driver and executors.
+
+    python benchmarks/scale.py --users 10000000
+
+streams so many short histories through preparation and scoring, and writes scale_users.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.scale.cluster import Cluster, descendants, environment  # noqa: E402
+
+from cfnade.data.service_config import ServiceConfig  # noqa: E402
+from cfnade.data.service_files import write_service  # noqa: E402
+from cfnade.data.simulate import SimulatedService  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results"
+BATCH, N_HIDDEN = 1_000, 256
+
+
+# What is measured ------------------------------------------------------------------------------
+
+
+class Memory:
+    """Largest resident memory of process trees, looked at several times a second."""
+
+    def __init__(self, trees: dict[str, Callable[[], list[int]]]) -> None:
+        self.trees = trees
+        self.peaks = dict.fromkeys([*trees, "total"], 0)
+
+    @contextmanager
+    def watched(self) -> Iterator[Memory]:
+        """Look at them while the block runs."""
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(0.2):
+                sizes = {name: sum(map(resident, pids())) for name, pids in self.trees.items()}
+                sizes["total"] = sum(sizes.values())
+                self.peaks = {n: max(self.peaks[n], size) for n, size in sizes.items()}
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        try:
+            yield self
+        finally:
+            done.set()
+            watcher.join()
+
+    def gigabytes(self) -> dict[str, float]:
+        """The peaks; `total` is that of all at the same time."""
+        return {name: round(peak / 1e9, 3) for name, peak in self.peaks.items()}
+
+
+def resident(pid: int) -> int:
+    """Bytes of a process, its share of pages that it has in common with others."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return 1024 * int(line.split()[1])
+    except OSError:
+        pass  # it has ended
+    return 0
+
+
+def tree(pid: int) -> list[int]:
+    return [pid, *descendants(pid)]
+
+
+def spark_job(cluster: Cluster, arguments: dict[str, Any], **settings: str) -> dict[str, Any]:
+    """Run `job` below in a process of its own, the driver, and watch everybody's memory."""
+    conf = {**cluster.settings(), **settings}
+    command = [sys.executable, __file__, "--job", json.dumps({"conf": conf, **arguments})]
+    driver = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+    trees = {
+        "driver": lambda: tree(driver.pid),
+        "executors": lambda: [p for worker in cluster.workers for p in descendants(worker.pid)],
+        "master and workers": lambda: [process.pid for process in cluster.processes],
+    }
+    with Memory(trees).watched() as memory:
+        said, _ = driver.communicate()
+    if driver.returncode:
+        raise SystemExit(f"the job failed: {arguments}")
+    return {**json.loads(said.splitlines()[-1]), "peak_gb": memory.gigabytes()}
+
+
+def job(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Prepare, score or both on a cluster; seconds without those of starting Spark."""
+    from cfnade.scale.prepare import PrepareConfig, prepare
+    from cfnade.scale.scoring import score_prepared
+    from cfnade.scale.session import spark_session
+
+    session = spark_session(arguments["master"], arguments["conf"])
+    session.sparkContext.setLogLevel("ERROR")
+    session.range(1000).selectExpr("sum(id)").collect()  # executors are up
+    told: dict[str, Any] = {}
+    ready = arguments["prepared"]
+    if "data" in arguments:
+        started = time.perf_counter()
+        config = PrepareConfig(shards=arguments["shards"], validation_users=2_000)
+        told["prepared"] = prepare(session.read.parquet(arguments["data"]), ready, config)
+        told["prepare_seconds"] = round(time.perf_counter() - started, 2)
+    if "model" in arguments:
+        started = time.perf_counter()
+        scored = score_prepared(session, ready, arguments["model"], arguments["out"])
+        told["score_seconds"] = round(time.perf_counter() - started, 2)
+        told["scored"] = vars(scored)
+    session.stop()
+    return told
+
+
+def training(prepared: Path, out: Path, n_processes: int, epochs: int) -> dict[str, Any]:
+    """Train in so many processes of one thread."""
+    settings = {
+        "n_hidden": N_HIDDEN, "batch_size": BATCH, "max_epochs": epochs, "patience": epochs,
+        "validate_every": epochs + 1, "n_threads": 1, "bias_start": "odds",
+    }  # fmt: skip
+    arguments = {"prepared": str(prepared), "out": str(out), "settings": settings}
+    return {"n_processes": n_processes, **torchrun(n_processes, "--train", json.dumps(arguments))}
+
+
+def torchrun(n_processes: int, *arguments: str) -> dict[str, Any]:
+    """Run this file in so many processes; what the first of them tells, and peak memory."""
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=c10d",
+        "--rdzv-endpoint=127.0.0.1:0", f"--nproc-per-node={n_processes}", __file__, *arguments,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+    with Memory({"processes": lambda: tree(process.pid)}).watched() as memory:
+        said, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit("training failed")
+    return {**json.loads(said.splitlines()[-1]), "peak_gb": memory.gigabytes()["total"]}
+
+
+def exchange_all(n_items: int) -> None:
+    """Sum the gradient of every weight, as a plain data-parallel wrapper does at each update."""
+    import torch
+
+    from cfnade.scale import exchange
+
+    with exchange.joined() as together:
+        gradient = torch.zeros(3 * n_items * N_HIDDEN + n_items + N_HIDDEN)
+        times = []
+        for _ in range(6):
+            started = time.perf_counter()
+            together.add_up([gradient])
+            times.append(time.perf_counter() - started)
+        if together.is_first:
+            told = {"mb": round(gradient.nbytes / 1e6, 2), "ms": round(1e3 * sorted(times)[2], 1)}
+            print(json.dumps(told))
+
+
+def train_here(arguments: dict[str, Any]) -> None:
+    """What each process of `training` does; the first tells how it went."""
+    from cfnade.fitting import Callbacks
+    from cfnade.model.artifact import load_artifact
+    from cfnade.scale import exchange
+    from cfnade.scale.training import train_prepared
+
+    ends: list[float] = []
+    outcome = train_prepared(
+        arguments["prepared"],
+        arguments["out"],
+        arguments["settings"],
+        callbacks=Callbacks(on_step=lambda step, n: ends.append(time.perf_counter())),
+    )
+    if exchange.process_number() == 0:
+        n_items = load_artifact(Path(arguments["out"])).network.config.n_items
+        gaps = sorted(b - a for a, b in pairwise(ends))
+        told = {
+            "n_items": n_items,
+            "n_updates": len(ends),
+            "update_ms": round(1e3 * gaps[len(gaps) // 2], 1),
+            "seconds": round(outcome.seconds, 2),
+            "mb_per_update": round(outcome.bytes_per_update / 1e6, 2),
+        }
+        print(json.dumps(told))
+
+
+# The two benchmarks ----------------------------------------------------------------------------
+
+
+def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
+    """One and two workers, one and two processes."""
+    n_users = 4_000 if quick else 20_000
+    service = SimulatedService(ServiceConfig(n_users=n_users), seed=0)
+    figures = write_service(service, folder / "service", oracle_users=0)
+    data, model = str(folder / "service" / "interactions"), folder / "model1"
+    jobs: list[dict[str, Any]] = []
+    trained: list[dict[str, Any]] = []
+    for n_workers in (1, 2):
+        place = folder / f"cluster{n_workers}"
+        place.mkdir()
+        cluster = Cluster(place, worker_cores=1, java_options="-XX:+UseSerialGC")
+        ready = folder / f"prepared{n_workers}"
+        arguments = {"master": "", "prepared": str(ready), "shards": 4}
+        try:
+            arguments["master"] = cluster.start(n_workers).url
+            large = {"spark.executor.memory": "1500m", "spark.driver.memory": "1g"}
+            first = spark_job(cluster, {**arguments, "data": data}, **large)
+            if n_workers == 1:
+                trained = [
+                    training(ready, folder / f"model{n}", n, 1 if quick else 2) for n in (1, 2)
+                ]
+            out = str(folder / f"out{n_workers}")
+            second = spark_job(cluster, {**arguments, "model": str(model), "out": out}, **large)
+        finally:
+            cluster.stop()
+        jobs.append(
+            {
+                "n_workers": n_workers,
+                "prepare_seconds": first["prepare_seconds"],
+                "prepare_peak_gb": first["peak_gb"],
+                "score_seconds": second["score_seconds"],
+                "score_peak_gb": second["peak_gb"],
+                **second["scored"],
+            }
+        )
+    return {
+        "service": figures,
+        "batch_size": BATCH,
+        "spark": jobs,
+        "training": trained,
+        "full_gradient": torchrun(2, "--full-gradient", str(trained[0]["n_items"])),
+    }
+
+
+def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
+    """Short histories of many users through preparation and scoring."""
+    n_items, n_hidden = 1_000, 64
+    config = ServiceConfig(n_users=n_users, n_items=n_items, mean_history=5.0, history_spread=0.0)
+    started = time.perf_counter()
+    service = SimulatedService(config, seed=0)
+    figures = write_service(service, folder / "service", oracle_users=0)
+    print(f"simulated in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    del service
+    save_untrained(folder / "service", folder / "model", n_hidden)
+    (folder / "cluster").mkdir()
+    cluster = Cluster(folder / "cluster", worker_cores=1, java_options="-XX:+UseSerialGC")
+    memory = {
+        "spark.executor.memory": "1600m",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "64",
+        "spark.local.dir": str(folder / "spill"),
+    }
+    try:
+        arguments = {
+            "master": cluster.start(2).url,
+            "data": str(folder / "service" / "interactions"),
+            "prepared": str(folder / "prepared"),
+            "shards": 64,
+            "model": str(folder / "model"),
+            "out": str(folder / "out"),
+        }
+        told = spark_job(cluster, arguments, **memory)
+    finally:
+        cluster.stop()
+    return {"service": figures, "n_hidden": n_hidden, **told}
+
+
+def save_untrained(service: Path, out: Path, n_hidden: int) -> None:
+    """A model of the right size for these items: what it answers makes no difference here."""
+    from cfnade import ImplicitCFNADE, read_interactions
+
+    first = sorted((service / "interactions").glob("*.parquet"))[0]
+    settings = {"max_epochs": 1, "validation_share": 0.0, "direct": False, "batch_size": 1000}
+    ImplicitCFNADE(n_hidden=n_hidden, **settings).fit(read_interactions(first)).save(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small part, for a look")
+    parser.add_argument("--users", type=int, help="stream so many users instead")
+    parser.add_argument("--work", help="folder for what is written on the way")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    parser.add_argument("--train", help=argparse.SUPPRESS)
+    parser.add_argument("--full-gradient", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job:
+        print(json.dumps(job(json.loads(options.job))))
+        return
+    if options.full_gradient:
+        exchange_all(options.full_gradient)
+        return
+    if options.train:
+        train_here(json.loads(options.train))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="cfnade-scale-", dir=options.work))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        if options.users:
+            outcome, name = stream_users(folder, options.users), "scale_users.json"
+        else:
+            outcome, name = compare_sizes(folder, quick=options.quick), "scale.json"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    text = json.dumps(outcome, indent=2) + "\n"
+    print(text)
+    if not options.quick:
+        (RESULTS / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""IMF as the paper ran it: Spark MLlib's ALS with implicit preferences, as a baseline.
+
+Beside `cfnade.baselines.IMF`, which is the `implicit` package: both minimise
+`sum_ui c (like - x_u . y_i)^2` with `c = 1 + alpha * relative_rating` plus an L2 penalty, but Spark
+multiplies the penalty of each user and item by their number of likes,
+`reg * (sum_u n_u |x_u|^2 + sum_i n_i |y_i|^2)`, where `implicit` has
+`regularization * (|x|^2 + |y|^2)`. For one row the two agree at `regularization = reg * n`; for all
+rows at once only if all have as many likes, so settings of one do not carry over to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.baselines._histories import checked_histories
+from cfnade.data.feedback import check_alpha, confidence
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ConfigError, TrainingError
+from cfnade.evaluation.contenders import CONTENDERS
+from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
+from cfnade.scale.session import spark_session
+from cfnade.scorer import Scorer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = "imf-spark"
+
+_MOST_BYTES = 64 << 20  # of the users' normal equations that are solved at once
+
+
+class IMFSpark:
+    """Scores `x_u . y_i` with item factors from Spark MLlib.
+
+    A user's factors are solved for exactly, given the items', as Spark does in its last half
+    step: known and new users are treated alike, and scoring needs no Spark.
+
+    Args:
+        factors: Length of the factors; 256 in the paper.
+        alpha: Rate of confidence.
+        regularization: Spark's `regParam`, scaled by the number of likes; above 0.
+        iterations: Alternations between items and users.
+        relative_rating: A fitted one to use as it is; None fits one on the training counts.
+        random_state: Seed of the first factors.
+        session: Gives the Spark session to run on; None that of `spark_session()`.
+
+    Attributes:
+        relative_rating_: The one in use.
+        item_factors_: (n_items, factors); 0 for items without a like.
+    """
+
+    relative_rating_: RelativeRating
+    item_factors_: NDArray[np.float32]
+
+    def __init__(
+        self,
+        factors: int = 256,
+        alpha: float = 30.0,
+        regularization: float = 0.1,
+        iterations: int = 10,
+        relative_rating: RelativeRating | None = None,
+        random_state: int = 0,
+        session: Callable[[], SparkSession] | None = None,
+    ) -> None:
+        self.factors = factors
+        self.alpha = alpha
+        self.regularization = regularization
+        self.iterations = iterations
+        self.relative_rating = relative_rating
+        self.random_state = random_state
+        self.session = session
+
+    def fit(self, counts: CountMatrix) -> IMFSpark:
+        """Learn the item factors on Spark.
+
+        Args:
+            counts: Sparse, (n_users, n_items).
+
+        Returns:
+            Itself.
+
+        Raises:
+            ConfigError: If a setting has no meaning, or Spark does not start.
+            MissingExtraError: If pyspark is not installed.
+            TrainingError: If the factors are not finite.
+        """
+        check_alpha(self.alpha)
+        if min(self.factors, self.iterations) < 1 or not self.regularization > 0:
+            raise ConfigError("IMF needs factors and iterations of at least 1, regularization > 0")
+        counts = as_count_matrix(counts)
+        self.relative_rating_ = self.relative_rating or RelativeRating().fit(counts)
+        ratings = self.relative_rating_.transform(counts)
+        session = (self.session or spark_session)()
+        self.item_factors_ = np.zeros((counts.shape[1], self.factors), dtype=np.float32)
+        for item, factors in self._als(session, ratings).itemFactors.toLocalIterator():
+            self.item_factors_[item] = factors
+        if not np.isfinite(self.item_factors_).all():
+            raise TrainingError("IMF on Spark ended in NaN; raise the regularization")
+        return self
+
+    def _als(self, session: SparkSession, ratings: csr_array) -> Any:
+        """Spark's own fitted model."""
+        import pyarrow as pa
+        from pyspark.ml.recommendation import ALS
+
+        users = np.repeat(np.arange(ratings.shape[0], dtype=np.int32), np.diff(ratings.indptr))
+        table = pa.table(
+            {"user": users, "item": ratings.indices.astype(np.int32), "rating": ratings.data}
+        )
+        als = ALS(
+            rank=self.factors,
+            maxIter=self.iterations,
+            regParam=self.regularization,
+            implicitPrefs=True,
+            alpha=self.alpha,
+            seed=self.random_state,
+            userCol="user",
+            itemCol="item",
+            ratingCol="rating",
+        )
+        return als.fit(session.createDataFrame(table))
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Score every item for every history; see `Scorer`."""
+        histories = checked_histories(histories, len(self.item_factors_))
+        users = self.user_factors(self.relative_rating_.transform(histories))
+        return np.asarray(users @ self.item_factors_.T)
+
+    def user_factors(self, ratings: csr_array) -> NDArray[np.float32]:
+        """Factors of users, given those of the items: the exact solution of Spark's half step.
+
+        `(Y'Y + Y' (C - 1) Y + reg n_u I) x_u = Y' C 1`, sums over the user's likes.
+
+        Args:
+            ratings: Relative ratings, sparse, (n_users, n_items).
+
+        Returns:
+            (n_users, factors); 0 for a user without a like.
+        """
+        Y = self.item_factors_.astype(np.float64)
+        gram, identity = Y.T @ Y, np.eye(self.factors)
+        found = np.zeros((ratings.shape[0], self.factors))
+        step = max(1, _MOST_BYTES // gram.nbytes)
+        for start in range(0, ratings.shape[0], step):
+            users = range(start, min(start + step, ratings.shape[0]))
+            left, right = np.empty((len(users), *gram.shape)), np.empty((len(users), self.factors))
+            for place, user in enumerate(users):
+                at = slice(ratings.indptr[user], ratings.indptr[user + 1])
+                c = confidence(ratings.data[at], self.alpha).astype(np.float64)
+                liked = Y[ratings.indices[at]]  # (n_liked, factors)
+                penalty = self.regularization * max(len(liked), 1) * identity
+                left[place] = gram + (liked.T * (c - 1.0)) @ liked + penalty
+                right[place] = c @ liked
+            found[start : start + len(users)] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+        return found.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class IMFSparkContender:
+    """IMF on Spark with 256 factors, as in the paper; regularisation and alpha are searched."""
+
+    seed: int = 0
+    grid: dict[str, Any] = field(
+        default_factory=lambda: {
+            "regularization": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+        }
+    )
+    start: dict[str, Any] = field(
+        default_factory=lambda: {"factors": 256, "alpha": 30.0, "regularization": 0.1}
+    )
+
+    def search(
+        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+    ) -> Search:
+        """Choose regularisation and alpha."""
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            scorer = self.fit(validation.train, settings, validation.relative_rating)
+            return Trial(settings, validation.mpr(scorer))
+
+        return coordinate_search(
+            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
+        )
+
+    def fit(
+        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
+    ) -> Scorer:
+        """Fit on everything that may be known."""
+        return IMFSpark(**settings, relative_rating=relative_rating, random_state=self.seed).fit(
+            known
+        )
+
+    def at_alpha(self, alpha: float) -> IMFSparkContender:
+        """The same with alpha held fixed, for a sweep."""
+        grid = {name: values for name, values in self.grid.items() if name != "alpha"}
+        return IMFSparkContender(self.seed, grid, {**self.start, "alpha": alpha})
+
+
+CONTENDERS[NAME] = IMFSparkContender

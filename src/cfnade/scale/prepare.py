@@ -1,0 +1,247 @@
+"""Preparation on Spark: events or counts become the Parquet shards that training reads.
+
+Nothing that grows with the users or the pairs is ever on the driver; what grows with the items is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cfnade.data.feedback import check_number
+from cfnade.errors import ConfigError, DataError
+from cfnade.scale.prepared import (
+    DISTRIBUTIONS,
+    FORMAT,
+    ITEMS,
+    PARTS,
+    SUMMARY,
+    USERS,
+    parquet,
+)
+from cfnade.scale.source import Columns, check_frame, run_query, with_floors
+from cfnade.scale.sql import (
+    KNOWN,
+    NEVER,
+    TEST,
+    VALIDATION,
+    distributions_query,
+    hash_threshold,
+    split_query,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BROADCAST_UP_TO = 5_000_000
+"""Rows of the count distributions up to which every executor gets all of them, some 100 bytes each;
+counts that hardly ever repeat, such as seconds, have more, and are joined by an exchange."""
+
+ROW_GROUP_BYTES = 4 << 20
+"""Of a shard: training holds one row group of each shard in memory."""
+
+_STAGE = ".pairs"
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """How data are prepared."""
+
+    min_user_items: int = 0
+    """Drop users with fewer items."""
+
+    min_item_users: int = 0
+    """Drop items with fewer users."""
+
+    test_share: float = 0.0
+    """Share of each user's items held out for a test."""
+
+    validation_share: float = 0.1
+    """Share of the items held out for early stopping, of the users chosen for it."""
+
+    validation_users: int = 10_000
+    """How many are chosen, about."""
+
+    seed: int = 0
+    """Of the split."""
+
+    shards: int = 16
+    """Files of users: at least one for each process that will train, some more for Spark."""
+
+    def __post_init__(self) -> None:
+        for name in ("test_share", "validation_share"):
+            if not 0 <= check_number(name, getattr(self, name)) < 1:
+                raise ConfigError(f"{name} must be at least 0 and below 1")
+        if self.shards < 1 or self.validation_users < 1:
+            raise ConfigError("shards and validation_users must be at least 1")
+
+
+def prepare(
+    frame: DataFrame,
+    out: str | Path,
+    config: PrepareConfig | None = None,
+    columns: Columns | None = None,
+    *,
+    from_text: bool = False,
+) -> dict[str, Any]:
+    """Prepare data on Spark.
+
+    Args:
+        frame: From any source of Spark: one row an event, or a count for each pair.
+        out: Folder that the driver and all executors see; a prepared one in its place is replaced.
+        config: How.
+        columns: Which columns hold what; those not named are recognised.
+        from_text: Whether all values were written as text, as in a CSV.
+
+    Returns:
+        What `prepared.json` tells: sizes, checksum, settings.
+
+    Raises:
+        DataError: If the data cannot be used, or the folder is in the way.
+        ConfigError: If a setting has no meaning.
+    """
+    from pyspark.sql import functions as F
+
+    config, out = config or PrepareConfig(), Path(out).resolve()
+    _make_room(out)
+    checked = check_frame(frame, columns, from_text=from_text)
+    pairs = with_floors(checked.pairs(), config.min_user_items, config.min_item_users)
+    threshold = hash_threshold(config.validation_users / max(checked.about_n_users, 1))
+    split = run_query(
+        pairs,
+        lambda table: split_query(
+            table,
+            test_share=config.test_share,
+            validation_share=config.validation_share,
+            validation_threshold=threshold,
+            seed=config.seed,
+        ),
+    )
+    split = _written(split, out / _STAGE)  # read more than once below
+    facts = _facts(split)
+    if facts["n_pairs"] == 0:
+        raise DataError("there is no interaction: no count is above zero; check the count column")
+
+    numbered = (
+        split.select("item_id")
+        .distinct()
+        .selectExpr(
+            "item_id AS item", "CAST(row_number() OVER (ORDER BY item_id) - 1 AS INT) AS code"
+        )
+    )
+    items = _written(numbered.coalesce(1), out / ITEMS)
+    codes = F.broadcast(items.withColumnRenamed("item", "item_id"))
+    known = split.where(F.col("part") == KNOWN)
+    distributions = _written(
+        run_query(known, distributions_query).join(codes, "item_id").drop("item_id"),
+        out / DISTRIBUTIONS,
+    )
+    coded = split.join(codes, "item_id").drop("item_id")
+    _write_users(_with_ratings(coded, distributions), out / USERS, config.shards)
+    shutil.rmtree(out / _STAGE)
+
+    summary = {
+        "format": FORMAT,
+        "n_users": _n_rows(out / USERS),
+        "n_items": _n_rows(out / ITEMS),
+        **facts,
+        "settings": {**asdict(config), "validation_threshold": threshold},
+    }
+    (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def _make_room(out: Path) -> None:
+    """See that the folder is free, or holds what an earlier preparation wrote, and empty it."""
+    ours = {SUMMARY, ITEMS, DISTRIBUTIONS, USERS, _STAGE}
+    strangers = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
+    if strangers or (out.exists() and not out.is_dir()):
+        raise DataError(f"{out} exists and is not a prepared folder; choose another place")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+
+
+def _written(frame: DataFrame, folder: Path) -> DataFrame:
+    """Write a frame, and give what was written."""
+    frame.write.parquet(str(folder), compression="zstd")
+    return frame.sparkSession.read.parquet(str(folder))
+
+
+def _facts(split: DataFrame) -> dict[str, Any]:
+    """Sizes of the parts, and a checksum that no order of the rows changes."""
+    from pyspark.sql import functions as F
+
+    def n_of(*parts: int) -> Column:
+        return F.count_if(F.col("part").isin(*parts))
+
+    row = split.agg(
+        n_of(KNOWN, VALIDATION, TEST).alias("n_pairs"),
+        n_of(VALIDATION).alias("n_validation_pairs"),
+        n_of(TEST).alias("n_test_pairs"),
+        F.bit_xor(F.xxhash64("user_id", "item_id", "n", "part")).alias("checksum"),
+    ).first()
+    assert row is not None
+    facts = row.asDict()
+    return {**facts, "checksum": f"{(facts['checksum'] or 0) & (2**64 - 1):016x}"}
+
+
+def _with_ratings(coded: DataFrame, distributions: DataFrame) -> DataFrame:
+    """Give each pair its relative rating; those of the held-out parts are not needed, and null.
+
+    Neither join sends the watchers of one item to one task, however many they are.
+    """
+    from pyspark.sql import functions as F
+
+    table = distributions.select("code", "n", "rating")
+    if _n_rows_of(distributions) <= BROADCAST_UP_TO:
+        table = F.broadcast(table)
+    return coded.where(F.col("part") != NEVER).join(table, ["code", "n"], "left")
+
+
+def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
+    """One row a user, in so many files, in the order of a hash of their ids."""
+    from pyspark.sql import functions as F
+
+    def listed(part: int, *columns: str) -> Column:
+        is_in = F.col("part") == part
+        return F.sort_array(F.collect_list(F.when(is_in, F.struct(*columns))))
+
+    users = (
+        pairs.repartition(shards, "user_id")
+        .groupBy(F.col("user_id").alias("user"))
+        .agg(
+            listed(KNOWN, "code", "n", "rating").alias("known"),
+            *(
+                listed(number, "code", "n").alias(part)
+                for part, number in zip(PARTS, (VALIDATION, TEST), strict=True)
+            ),
+        )
+        .where(F.size("known") > 0)
+        .select(
+            "user",
+            F.col("known.code").alias("items"),
+            F.col("known.n").alias("counts"),
+            F.col("known.rating").alias("ratings"),
+            *(
+                F.col(f"{part}.{field}").alias(f"{part}_{name}")
+                for part in PARTS
+                for field, name in (("code", "items"), ("n", "counts"))
+            ),
+        )
+    )
+    in_order = users.sortWithinPartitions(F.md5(F.col("user").cast("string")), "user")
+    in_order.write.option("parquet.block.size", ROW_GROUP_BYTES).parquet(
+        str(folder), compression="zstd"
+    )
+
+
+def _n_rows(folder: Path) -> int:
+    """By the footers of the files."""
+    return sum(parquet().read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+def _n_rows_of(written: DataFrame) -> int:
+    return written.count()  # of Parquet: read from the footers as well

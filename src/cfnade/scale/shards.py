@@ -1,0 +1,162 @@
+"""Users for training, streamed from the shards of a prepared folder; several processes share them.
+
+Every batch takes its share of every shard, so who is in a batch follows from the seed alone, not
+from how many processes there are: each has some of the shards, and the users of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from cfnade.data.feedback import confidence, share_logit
+from cfnade.errors import ConfigError, DataError
+from cfnade.model.config import TrainingConfig
+from cfnade.model.exchange import Part
+from cfnade.model.network import CFNADENetwork
+from cfnade.model.start import odds_logit
+from cfnade.scale.prepared import Prepared, lists_to_rows, parquet
+
+
+class ShardedRows:
+    """The part of the users that one of several processes has: `TrainingRows`.
+
+    A shard's users lie in the order of a hash. An epoch goes through its row groups in random
+    order, and shuffles each; one row group of each shard is in memory.
+    """
+
+    def __init__(
+        self, prepared: Prepared, alpha: float, *, process: int = 0, n_processes: int = 1
+    ) -> None:
+        """Look at the sizes of all shards.
+
+        Args:
+            prepared: Where the shards are.
+            alpha: Rate of confidence.
+            process: Number of this process, from 0.
+            n_processes: How many there are.
+
+        Raises:
+            ConfigError: If there are more processes than shards.
+            DataError: If the folder is not whole.
+        """
+        self.prepared, self.alpha = prepared, alpha
+        shards = prepared.shards
+        if n_processes > len(shards):
+            raise ConfigError(
+                f"{n_processes} processes need at least as many shards, got {len(shards)}; "
+                f"prepare with --shards {n_processes} or more"
+            )
+        self.sizes = np.array([parquet().read_metadata(path).num_rows for path in shards])
+        if self.sizes.sum() != prepared.summary["n_users"]:
+            raise DataError(
+                f"the shards hold {self.sizes.sum():,} users, {prepared.folder} tells of "
+                f"{prepared.summary['n_users']:,}; prepare the data again"
+            )
+        first, end = (len(shards) * k // n_processes for k in (process, process + 1))
+        self.own = list(enumerate(shards))[first:end]
+
+    @property
+    def n_users(self) -> int:
+        """How many there are, over all processes."""
+        return int(self.sizes.sum())
+
+    @property
+    def n_watchers(self) -> NDArray[np.integer]:
+        """How many of them like each item, (n_items,)."""
+        return self.prepared.relative_rating.n_watchers
+
+    def start(self, network: CFNADENetwork, training: TrainingConfig) -> None:
+        """Give a network with random weights the start that is asked for, in place.
+
+        Raises:
+            ConfigError: If that is a warm start, which needs all users at once.
+        """
+        if training.warm_start:
+            raise ConfigError("warm_start needs all users in memory; leave it out here")
+        bias: NDArray[Any] = np.zeros(self.prepared.n_items)
+        if training.bias_start == "share":
+            bias = share_logit(self.n_watchers, self.n_users)
+        elif training.bias_start == "odds":
+            bias = odds_logit(self._liked(), self.n_watchers, self.n_users)
+        with torch.no_grad():
+            network.output_bias.copy_(torch.from_numpy(bias))
+
+    def _liked(self) -> NDArray[np.float64]:
+        """Confidence of each item's likes, added up, (n_items,)."""
+        distributions = self.prepared.relative_rating
+        item, count, n_with_it = distributions.entries()
+        liked = n_with_it * confidence(distributions.of_pairs(item, count), self.alpha)
+        return np.bincount(item, liked, minlength=self.prepared.n_items).astype(np.float64)
+
+    def batches(
+        self, training: TrainingConfig, epoch: int, rng: np.random.Generator
+    ) -> Iterator[tuple[csr_array, Part]]:
+        """Every user once: each batch has the same share of each shard; see `TrainingRows`.
+
+        Raises:
+            ConfigError: If batches are so small that a shard would have nobody in one.
+        """
+        n_steps = training.updates_per_epoch(self.n_users)
+        if self.sizes.min() < n_steps:
+            raise ConfigError(
+                f"batches of {training.users_per_update(self.n_users)} are too small to have a "
+                f"user of each of the {len(self.sizes)} shards; raise batch_size or prepare fewer "
+                "--shards"
+            )
+        lanes = [
+            _Lane(path, self, np.random.default_rng([training.seed, epoch, number]))
+            for number, path in self.own
+        ]
+        return self._steps(lanes, n_steps)
+
+    def _steps(self, lanes: list[_Lane], n_steps: int) -> Iterator[tuple[csr_array, Part]]:
+        first, end = self.own[0][0], self.own[-1][0] + 1
+        for step in range(n_steps):
+            # (n_shards,): by these each shard ends with the last batch, however large it is
+            n_taken = self.sizes * (step + 1) // n_steps - self.sizes * step // n_steps
+            own = zip(lanes, n_taken[first:end], strict=True)
+            likes = vstack([lane.take(int(n)) for lane, n in own], format="csr")
+            yield csr_array(likes), Part(int(n_taken[:first].sum()), int(n_taken.sum()))
+
+    def identity(self) -> list[Any]:
+        """Sizes and checksum of the prepared data; the number of processes is no part of it."""
+        return [self.n_users, self.prepared.n_items, self.prepared.summary["checksum"]]
+
+
+class _Lane:
+    """One shard's users in the random order of an epoch."""
+
+    def __init__(self, path: Path, rows: ShardedRows, rng: np.random.Generator) -> None:
+        self._rows, self._rng = rows, rng
+        self._file = parquet().ParquetFile(path)
+        self._groups = iter(rng.permutation(self._file.num_row_groups).tolist())
+        self._likes = self._next_group()
+        self._place = 0
+
+    def take(self, n_users: int) -> csr_array:
+        """The next users."""
+        pieces = []
+        while n_users > 0:
+            if self._place == self._likes.shape[0]:
+                self._likes, self._place = self._next_group(), 0
+            piece = self._likes[self._place : self._place + n_users]
+            pieces.append(piece)
+            self._place += piece.shape[0]
+            n_users -= piece.shape[0]
+        return pieces[0] if len(pieces) == 1 else vstack(pieces, format="csr")
+
+    def _next_group(self) -> csr_array:
+        group = next(self._groups)
+        table = self._file.read_row_group(group, columns=["items", "ratings"])
+        likes = lists_to_rows(table, "items", "ratings", self._rows.prepared.n_items)
+        likes = csr_array(
+            (confidence(likes.data, self._rows.alpha), likes.indices, likes.indptr), likes.shape
+        )
+        return likes[self._rng.permutation(likes.shape[0])]

@@ -1,0 +1,280 @@
+"""Training over several processes: the same as one, to the last batch; what happens if one dies."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import vstack
+
+from cfnade.errors import ConfigError, DataError
+from cfnade.model.artifact import load_artifact
+from cfnade.model.config import ModelConfig, TrainingConfig
+from tests.scale.cluster import descendants, environment
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("pyarrow")
+
+from cfnade.model.training import _Run, train  # noqa: E402
+from cfnade.scale.prepared import Prepared  # noqa: E402
+from cfnade.scale.shards import ShardedRows  # noqa: E402
+from cfnade.scale.training import train_prepared  # noqa: E402
+from tests.scale.shards_on_disk import write_prepared  # noqa: E402
+
+pytestmark = pytest.mark.scale
+
+SETTINGS = {"n_hidden": 8, "batch_size": 40, "max_epochs": 4, "learning_rate": 0.02}
+MODEL = ModelConfig(n_items=30, n_hidden=8)
+TRAINING = TrainingConfig(batch_size=40, max_epochs=3, learning_rate=0.02)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_prepared(tmp_path_factory.mktemp("shards") / "prepared")
+
+
+def torchrun(*arguments, n_processes=2, options=()):
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--master-addr=127.0.0.1",
+        "--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0",
+        f"--nproc-per-node={n_processes}", *options, "-m", "cfnade", *map(str, arguments),
+    ]  # fmt: skip
+
+
+def settings(**changes):
+    return [f"--set={name}={value}" for name, value in {**SETTINGS, **changes}.items()]
+
+
+def run(command, **changes):
+    return subprocess.run(
+        command, env={**environment(), **changes}, capture_output=True, text=True, timeout=500
+    )
+
+
+def weights(model):
+    return load_artifact(model).network.weights
+
+
+def largest_difference(a, b):
+    assert a.keys() == b.keys()
+    return max(float(np.abs(np.asarray(a[name]) - np.asarray(b[name])).max()) for name in a)
+
+
+# What a batch is ------------------------------------------------------------------------------
+
+
+def test_every_user_comes_once_an_epoch_and_all_shards_end_together(folder):
+    rows = ShardedRows(Prepared.open(folder), 30.0)
+    batches = list(rows.batches(TRAINING, 1, np.random.default_rng(0)))
+    assert len(batches) == math.ceil(rows.n_users / 40)
+    whole = vstack([likes for likes, _ in batches]).toarray()
+    literal = all_confidences(folder)
+    assert sorted(map(tuple, whole.tolist())) == sorted(map(tuple, literal.tolist()))
+    assert max(part.n_users for _, part in batches) <= 40 + 4  # a shard's share is rounded
+    assert [part.first for _, part in batches] == [0] * len(batches)
+
+
+def all_confidences(folder):
+    """Literally: every row of every file, as a dense matrix."""
+    import pyarrow.parquet as pq
+
+    found = []
+    for path in sorted((folder / "users").glob("*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            dense = np.zeros(30, dtype=np.float32)
+            dense[row["items"]] = 1.0 + 30.0 * np.array(row["ratings"])
+            found.append(dense)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("n_processes", [2, 3, 4])
+def test_the_parts_of_several_processes_make_up_the_batches_of_one(folder, n_processes):
+    def batches(process, n):
+        rows = ShardedRows(Prepared.open(folder), 30.0, process=process, n_processes=n)
+        return list(rows.batches(TRAINING, 2, np.random.default_rng(0)))
+
+    parts = [batches(process, n_processes) for process in range(n_processes)]
+    for step, (likes, whole) in enumerate(batches(0, 1)):
+        own = [part[step] for part in parts]
+        assert (vstack([likes for likes, _ in own]) != likes).nnz == 0
+        assert [part.n_users for _, part in own] == [whole.n_users] * n_processes
+        ends = np.cumsum([likes.shape[0] for likes, _ in own])
+        assert [part.first for _, part in own] == [0, *ends[:-1]]
+
+
+def test_another_epoch_or_seed_is_another_order_and_the_same_again_is_not(folder):
+    def first(epoch, seed):
+        rows = ShardedRows(Prepared.open(folder), 30.0)
+        training = TrainingConfig(batch_size=40, seed=seed)
+        return next(rows.batches(training, epoch, np.random.default_rng(0)))[0].toarray().tolist()
+
+    assert first(1, 0) == first(1, 0)
+    assert first(1, 0) != first(2, 0) and first(1, 0) != first(1, 1)
+
+
+@pytest.mark.parametrize("bias_start", ["zero", "share", "odds"])
+def test_training_starts_where_it_does_in_memory(folder, bias_start):
+    from scipy.sparse import csr_array
+
+    training = TrainingConfig(batch_size=40, bias_start=bias_start)
+    streamed = _Run(MODEL, training, ShardedRows(Prepared.open(folder), 30.0))
+    dense = all_confidences(folder)
+    ratings = csr_array(np.where(dense > 0, (dense - 1.0) / 30.0, 0.0).astype(np.float64))
+    held = _Run(MODEL, training, ratings)
+    for name, weight in held.network.named_parameters():
+        torch.testing.assert_close(streamed.network.get_parameter(name), weight, atol=1e-5, rtol=0)
+    torch.testing.assert_close(streamed.l2, held.l2)
+
+
+def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
+    prepared = Prepared.open(folder)
+    with pytest.raises(ConfigError, match="at least as many shards, got 4"):
+        ShardedRows(prepared, 30.0, n_processes=5)
+    rows = ShardedRows(prepared, 30.0)
+    with pytest.raises(ConfigError, match="warm_start"):
+        train(MODEL, TrainingConfig(warm_start=True), rows)
+    with pytest.raises(ConfigError, match="batches of 2 are too small"):
+        rows.batches(TrainingConfig(batch_size=2), 1, np.random.default_rng(0))
+    with pytest.raises(ConfigError, match="no direct path"):
+        train_prepared(folder, tmp_path / "model", {"direct_gain": 2.0})
+    with pytest.raises(DataError, match="not a prepared folder"):
+        train_prepared(tmp_path, tmp_path / "model")
+
+
+# Several processes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"optimizer": "sgd", "n_layers": 2, "zero_share": 0.5, "learning_rate": 0.5}],
+    ids=["adam", "sgd, two layers, some zeros"],
+)
+def test_two_processes_end_in_the_weights_of_one(folder, tmp_path, changes):
+    alone = train_prepared(folder, tmp_path / "one", {**SETTINGS, **changes})
+    done = run(torchrun("scale", "train", folder, "--out", tmp_path / "two", *settings(**changes)))
+    assert done.returncode == 0, done.stderr
+    assert largest_difference(weights(tmp_path / "one"), weights(tmp_path / "two")) < 1e-5
+    told = json.loads((tmp_path / "two" / "model.json").read_text())
+    assert told["training"]["best_epoch"] == alone.best_epoch
+    assert told["metrics"]["validation_mpr"] == pytest.approx(alone.validation_mpr, abs=1e-3)
+    assert "MB exchanged an update" in done.stdout and done.stdout.count("saved to") == 1
+    assert not (tmp_path / "two.checkpoint").exists()
+
+
+def test_the_gradients_of_two_processes_are_those_of_one_batch(folder, tmp_path):
+    script = tmp_path / "gradients.py"
+    script.write_text(GRADIENTS)
+    alone = run([sys.executable, script, folder, tmp_path / "one"])
+    assert alone.returncode == 0, alone.stderr
+    command = torchrun(n_processes=2)
+    command[command.index("-m", 3) :] = [str(script), str(folder), str(tmp_path / "two")]
+    together = run(command)
+    assert together.returncode == 0, together.stderr
+    one, first, second = (np.load(tmp_path / name) for name in ("one0.npz", "two0.npz", "two1.npz"))
+    for name in one.files:
+        assert np.array_equal(first[name], second[name]), name  # both move by the same
+        np.testing.assert_allclose(first[name], one[name], rtol=1e-5, atol=1e-8, err_msg=name)
+        assert np.abs(one[name]).max() > 0
+    # Only what the update touched was exchanged: what is small in one message, as doubles.
+    n_targets, n_liked = (int(one[n].any(axis=1).sum()) for n in ("output_weight", "like_weight"))
+    assert n_targets == 15 and n_liked < 16
+    small = n_targets * 8 + 30 + 8 + (64 + 8) + 1  # of V, d, b, the second layer, and the loss
+    of_rows = 30 + 2 * n_liked * 8 * 4  # who has which, then of W and A
+    assert together.stdout.count(f"{8 * (small + 8) + of_rows} bytes") == 2
+
+
+GRADIENTS = """
+import sys
+import numpy as np
+from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.training import _Run
+from cfnade.scale import exchange
+from cfnade.scale.prepared import Prepared
+from cfnade.scale.shards import ShardedRows
+
+number = exchange.process_number()
+with exchange.joined() as together:
+    rows = ShardedRows(
+        Prepared.open(sys.argv[1]), 30.0, process=number, n_processes=exchange.n_processes()
+    )
+    training = TrainingConfig(batch_size=40, item_l2=0.0)
+    run = _Run(ModelConfig(n_items=30, n_hidden=8, n_layers=2), training, rows, exchange=together)
+    kept = {}
+
+    def keep(gradients, rows, rate):
+        kept.update({name: gradient.clone().numpy() for name, gradient in gradients.items()})
+
+    run.optimizer.step = keep
+    batches = rows.batches(training, 1, None)
+    rows.batches = lambda *_: iter([next(batches)])
+    run.epoch(None, None)
+    np.savez(f"{sys.argv[2]}{number}.npz", **kept)
+    print(f"{getattr(together, 'n_bytes', 0)} bytes")
+"""
+
+
+def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
+    long = settings(max_epochs=400, patience=400)
+    command = torchrun("scale", "train", folder, "--out", tmp_path / "m", *long)
+    job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+    kill_a_rank(job, tmp_path / "m.checkpoint")
+    _, told = job.communicate(timeout=200)
+    assert job.returncode != 0
+    assert "lost another one" in told and "--resume" in told
+    state = json.loads((tmp_path / "m.checkpoint" / "state.json").read_text())
+    n_done = len(state["epochs"])
+    assert 0 < n_done < 400
+
+    # Another number of processes may go on: who is in a batch does not depend on it.
+    n_more = n_done + 4
+    short = settings(max_epochs=n_more, patience=400)
+    done = run(torchrun("scale", "train", folder, "--out", tmp_path / "m", "--resume", *short))
+    assert done.returncode == 0, done.stderr
+    whole = {**SETTINGS, "max_epochs": n_more, "patience": 400}
+    train_prepared(folder, tmp_path / "whole", whole)
+    assert largest_difference(weights(tmp_path / "m"), weights(tmp_path / "whole")) < 1e-4
+
+
+def test_torchrun_starts_a_killed_job_again_if_asked_to(folder, tmp_path):
+    long = settings(max_epochs=60, patience=400)
+    command = torchrun(
+        "scale", "train", folder, "--out", tmp_path / "m", *long, options=["--max-restarts=1"]
+    )
+    job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+    kill_a_rank(job, tmp_path / "m.checkpoint")
+    _, told = job.communicate(timeout=400)
+    assert job.returncode == 0, told
+    train_prepared(folder, tmp_path / "one", {**SETTINGS, "max_epochs": 60, "patience": 400})
+    assert largest_difference(weights(tmp_path / "m"), weights(tmp_path / "one")) < 1e-4
+
+
+def kill_a_rank(job, checkpoint):
+    """Kill the second process, as soon as there is a checkpoint."""
+    until = time.monotonic() + 300
+    while not (checkpoint / "state.json").exists():
+        assert job.poll() is None and time.monotonic() < until, job.communicate()
+        time.sleep(0.01)
+    for pid in descendants(job.pid):
+        if b"\0RANK=1\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+            return
+    raise AssertionError("there is no second process")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_starts_the_same_training(spark, prepared, tmp_path):
+    from cfnade.scale.on_spark import train_on_spark
+
+    changes = {**SETTINGS, "max_epochs": 2}
+    together = train_on_spark(spark, prepared, tmp_path / "two", changes, n_processes=2)
+    alone = train_prepared(prepared, tmp_path / "one", changes)
+    assert together.best_epoch == alone.best_epoch and together.bytes_per_update > 0
+    assert largest_difference(weights(tmp_path / "one"), weights(tmp_path / "two")) < 1e-5
