@@ -44,7 +44,7 @@ BATCH, N_HIDDEN = 1_000, 256
 
 
 class Memory:
-    """Largest resident memory of process trees, looked at several times a second."""
+    """Largest resident memory of process trees, looked at every second."""
 
     def __init__(self, trees: dict[str, Callable[[], list[int]]]) -> None:
         self.trees = trees
@@ -56,7 +56,7 @@ class Memory:
         done = threading.Event()
 
         def look() -> None:
-            while not done.wait(0.2):
+            while not done.wait(1.0):
                 sizes = {name: sum(map(resident, pids())) for name, pids in self.trees.items()}
                 sizes["total"] = sum(sizes.values())
                 self.peaks = {n: max(self.peaks[n], size) for n, size in sizes.items()}
@@ -203,12 +203,17 @@ def train_here(arguments: dict[str, Any]) -> None:
 # The two benchmarks ----------------------------------------------------------------------------
 
 
-def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
+def compare_sizes(folder: Path, service: Path | None, *, quick: bool) -> dict[str, Any]:
     """One and two workers, one and two processes."""
-    n_users = 4_000 if quick else 20_000
-    service = SimulatedService(ServiceConfig(n_users=n_users), seed=0)
-    figures = write_service(service, folder / "service", oracle_users=0)
-    data, model = str(folder / "service" / "interactions"), folder / "model1"
+    n_users = 4_000 if quick else 2 * 65_536
+    if service is None:
+        service = folder / "service"
+        config = ServiceConfig(n_users=n_users)
+        write_service(SimulatedService(config, seed=0), service, oracle_users=0)
+    (folder / "part").mkdir()
+    for path in sorted((service / "interactions").glob("*.parquet"))[: 1 if quick else 2]:
+        (folder / "part" / path.name).symlink_to(path.resolve())
+    data, model = str(folder / "part"), folder / "model1"
     jobs: list[dict[str, Any]] = []
     trained: list[dict[str, Any]] = []
     for n_workers in (1, 2):
@@ -222,9 +227,7 @@ def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
             large = {"spark.executor.memory": "1500m", "spark.driver.memory": "1g"}
             first = spark_job(cluster, {**arguments, "data": data}, **large)
             if n_workers == 1:
-                trained = [
-                    training(ready, folder / f"model{n}", n, 1 if quick else 2) for n in (1, 2)
-                ]
+                trained = [training(ready, folder / f"model{n}", n, epochs=1) for n in (1, 2)]
             out = str(folder / f"out{n_workers}")
             second = spark_job(cluster, {**arguments, "model": str(model), "out": out}, **large)
         finally:
@@ -240,7 +243,7 @@ def compare_sizes(folder: Path, *, quick: bool) -> dict[str, Any]:
             }
         )
     return {
-        "service": figures,
+        "service": {name: first["prepared"][name] for name in ("n_users", "n_items", "n_pairs")},
         "batch_size": BATCH,
         "spark": jobs,
         "training": trained,
@@ -294,6 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small part, for a look")
     parser.add_argument("--users", type=int, help="stream so many users instead")
+    parser.add_argument("--service", help="of `cfnade data simulate --size paper`; else simulated")
     parser.add_argument("--work", help="folder for what is written on the way")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--train", help=argparse.SUPPRESS)
@@ -309,12 +313,13 @@ def main() -> None:
         train_here(json.loads(options.train))
         return
     folder = Path(tempfile.mkdtemp(prefix="cfnade-scale-", dir=options.work))
+    service = None if options.service is None else Path(options.service)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         if options.users:
             outcome, name = stream_users(folder, options.users), "scale_users.json"
         else:
-            outcome, name = compare_sizes(folder, quick=options.quick), "scale.json"
+            outcome, name = compare_sizes(folder, service, quick=options.quick), "scale.json"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     text = json.dumps(outcome, indent=2) + "\n"
