@@ -19,6 +19,10 @@ from typing import Any
 KEPT = Path(__file__).parent.parent / "model" / "artifacts" / "v1"
 
 
+def _refuse(word: str) -> None:
+    raise AssertionError(f"{word} is not JSON")
+
+
 @dataclass(frozen=True)
 class Answer:
     status: int
@@ -27,7 +31,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        return json.loads(self.body)
+        return json.loads(self.body, parse_constant=_refuse)
 
     @property
     def code(self) -> str:
@@ -89,6 +93,24 @@ def running(model: Path, log: Path, *options: str) -> Iterator[Running]:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+async def ask_app(app: Any, method: str, path: str, body: bytes = b"") -> Answer:
+    """Ask an application that runs in this process, without a socket."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": method, "path": path, "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return Answer(sent[0]["status"], http.client.HTTPMessage(), sent[1]["body"])
 
 
 def is_up(service: Running) -> bool:

@@ -75,7 +75,7 @@ def test_one_more_than_may_wait_is_turned_away():
     assert error.status == 503 and error.headers == {"retry-after": "1"}
 
 
-def test_an_error_reaches_all_who_asked_and_the_next_is_answered():
+def test_an_error_reaches_who_asked_and_nobody_else():
     def answer(asked):
         if "bad" in asked:
             raise ValueError("no")
@@ -87,6 +87,93 @@ def test_an_error_reaches_all_who_asked_and_the_next_is_answered():
             await batcher.ask("bad", "good")
         assert await batcher.ask("good") == ["good"]
         assert await batcher.ask() == []
+        together = await asyncio.gather(
+            *(batcher.ask(one) for one in ("first", "a", "bad", "b")), return_exceptions=True
+        )
+        assert together[:2] == [["first"], ["a"]] and together[3] == ["b"]
+        assert isinstance(together[2], ValueError)
+        assert not batcher.is_full
+        batcher.close()
+
+    asyncio.run(main())
+
+
+def passes_of(asks, **limits):
+    """The passes in which askers are answered who come while another is."""
+    passes, gate = [], threading.Event()
+
+    def answer(asked):
+        passes.append(asked)
+        gate.wait(5)
+        return asked
+
+    async def main():
+        batcher = make(answer, **limits)
+        tasks = [asyncio.create_task(batcher.ask(0))]
+        await asyncio.sleep(0.05)
+        tasks += [asyncio.create_task(batcher.ask(*asked)) for asked in asks]
+        await asyncio.sleep(0.05)
+        gate.set()
+        answers = await asyncio.gather(*tasks)
+        batcher.close()
+        assert answers == [[0], *map(list, asks)]
+
+    asyncio.run(main())
+    return passes[1:]
+
+
+def test_somebody_with_many_requests_takes_turns_with_the_others():
+    many, others = [10, 11, 12, 13, 14, 15], [[20], [30]]
+    assert passes_of([many, *others]) == [[10, 20, 30, 11], [12, 13, 14, 15]]
+
+
+def test_a_pass_holds_no_more_than_it_may_cost():
+    asks = [[5], [6], [1], [2], [90], [3]]
+    passes = passes_of(asks, cost=lambda asked: asked, most_cost=10)
+    assert passes == [[5], [6, 1, 2], [90], [3]]
+
+
+def test_who_has_gone_before_their_turn_is_not_computed_for():
+    gate, seen = threading.Event(), []
+
+    def answer(asked):
+        seen.extend(asked)
+        gate.wait(5)
+        return asked
+
+    async def main():
+        batcher = make(answer)
+        tasks = [asyncio.create_task(batcher.ask(name)) for name in ("first",)]
+        await asyncio.sleep(0.05)
+        gone = asyncio.create_task(batcher.ask("gone", "gone"))
+        tasks.append(asyncio.create_task(batcher.ask("stays")))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*tasks)
+        batcher.close()
+
+    asyncio.run(main())
+    assert seen == ["first", "stays"]
+
+
+@pytest.mark.parametrize("way", ["run", "run_beside"])
+def test_other_work_counts_among_what_waits(way):
+    gate = threading.Event()
+
+    async def main():
+        batcher = make(lambda asked: asked, most_waiting=2)
+        run = getattr(batcher, way)
+        tasks = [asyncio.create_task(run(lambda: gate.wait(5))) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert batcher.is_full
+        for one_more in (run(int), batcher.ask(1)):
+            with pytest.raises(RequestError, match="too many"):
+                await one_more
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert not batcher.is_full and await batcher.ask(1) == [1]
         batcher.close()
 
     asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 
 import numpy as np
@@ -57,6 +58,38 @@ def test_a_changed_file_is_refused_once_and_the_old_model_stays(source, folder, 
     shutil.rmtree(folder)
     (folder.parent / "good").rename(folder)
     assert source.check() and source.refused is None
+
+
+def test_the_old_model_put_back_is_no_longer_refused(source, folder):
+    old = folder.rename(folder.parent / "old")
+    shutil.copytree(old, folder)
+    (folder / "items.json").write_text("damaged")
+    assert not source.check() and "changed in place" not in source.refused
+    shutil.rmtree(folder)
+    old.rename(folder)
+    assert not source.check() and source.refused is None
+
+
+def test_a_file_changed_in_place_is_refused_with_what_to_do_instead(source, folder):
+    (folder / "items.json").write_text("damaged")  # the one file that is not mapped
+    assert not source.check()
+    assert source.refused.endswith("rename that, never copy over the one in use")
+
+
+def test_a_model_that_came_while_the_service_started_is_seen_without_being_asked_for(
+    source, folder
+):
+    async def main():
+        watch = asyncio.create_task(source.watch(0))
+        for _ in range(200):
+            if source.current.n_items == 9:
+                break
+            await asyncio.sleep(0.05)
+        watch.cancel()
+
+    put_other_model(folder)
+    asyncio.run(main())
+    assert source.current.n_items == 9
 
 
 def test_a_model_that_does_not_answer_well_is_refused(source, folder, monkeypatch):

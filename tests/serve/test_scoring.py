@@ -118,6 +118,15 @@ def test_similar_items_are_those_of_the_estimator_without_the_item_itself(loaded
     assert some["unknown"] == ["gone"]
 
 
+def test_effort_grows_with_what_is_computed_beyond_the_pass():
+    history = dict.fromkeys("abc", 1.0)
+    assert scoring.effort(RecommendRequest()) == 0
+    assert scoring.effort(RecommendRequest(history=history, n=10)) == 3
+    asked = RecommendRequest(history=history, disliked=["d"], n=10, explain=True, exclude=["e"])
+    assert scoring.effort(asked) == 4 * 10 + 4 + 1
+    assert scoring.effort(RecommendRequest(only=["e", "f"])) == 2
+
+
 def test_unknown_items_are_told_once_each(loaded):
     asked = RecommendRequest(
         history={"a": 1, "film-0": 1}, disliked=["b"], exclude=["c", "a"], only=["film-1", "d"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -16,9 +17,14 @@ import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.model.artifact import save_artifact
+from cfnade.serve import app as application
+from cfnade.serve import scoring
+from cfnade.serve.loaded import load
+from cfnade.serve.problems import as_json
 from cfnade.serve.settings import Limits, ServeSettings
+from cfnade.serve.wire import RecommendRequest
 from tests.model.saved import random_artifact
-from tests.serve.running import KEPT, running, wait_for
+from tests.serve.running import KEPT, ask_app, running, wait_for
 
 HISTORY = {"film-1": 3, "film-4": 1}
 
@@ -102,6 +108,8 @@ def test_health_and_figures(service):
         ("POST", "/v1/recommend", b'{"history": {"film-0": NaN}}', 422, "invalid_request"),
         ("POST", "/v1/recommend", b'{"history": {"film-0": 1e999}}', 422, "invalid_request"),
         ("POST", "/v1/recommend", {"disliked": {"film-0": 0.5}}, 422, "invalid_request"),
+        ("POST", "/v1/explain", {"disliked": {"film-0": 1e300}, "item": "film-1"}, 422,
+         "invalid_request"),
         ("POST", "/v1/recommend", {"history": {str(k): 1 for k in range(1001)}}, 422,
          "invalid_request"),
         ("POST", "/v1/recommend", {"history": {"film-0": 1}, "disliked": ["film-0"]}, 409,
@@ -166,35 +174,21 @@ def test_nothing_of_a_request_is_in_the_log(folder, tmp_path):
 def test_an_unforeseen_failure_is_json_and_the_log_tells_where_but_not_what(
     loaded, monkeypatch, caplog
 ):
-    import asyncio
-
-    from cfnade.serve import app as application
-    from cfnade.serve import scoring
-
     def fail(loaded, asked):
         raise KeyError("private-film")
 
     monkeypatch.setattr(scoring, "recommend", fail)
-    monkeypatch.setattr(application, "ModelSource", lambda folder, told: Source(loaded))
-    service = application.Service(ServeSettings(KEPT))
-    app = application.build_app(service)
-    sent = []
-
-    async def receive():
-        return {"type": "http.request", "body": b"{}"}
-
-    async def send(message):
-        sent.append(message)
-
-    scope = {
-        "type": "http", "method": "POST", "path": "/v1/recommend", "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
-    }  # fmt: skip
-    asyncio.run(app(scope, receive, send))
+    service = unwatched(monkeypatch, loaded)
+    answer = asyncio.run(ask_app(application.build_app(service), "POST", "/v1/recommend", b"{}"))
     service.batcher.close()
-    assert sent[0]["status"] == 500
-    assert json.loads(sent[1]["body"])["error"]["code"] == "internal_error"
+    assert (answer.status, answer.code) == (500, "internal_error")
     assert "KeyError at" in caplog.text and "private" not in caplog.text
+
+
+def unwatched(monkeypatch, loaded, **settings):
+    """A service in this process."""
+    monkeypatch.setattr(application, "ModelSource", lambda folder, told: Source(loaded))
+    return application.Service(ServeSettings(KEPT, **settings))
 
 
 class Source:
@@ -204,6 +198,109 @@ class Source:
 
     def __init__(self, current):
         self.current = current
+
+
+def test_everything_that_waits_counts_and_one_more_is_turned_away(monkeypatch, loaded):
+    gate = threading.Event()
+
+    async def main():
+        service = unwatched(monkeypatch, loaded, limits=Limits(waiting=2))
+        app = application.build_app(service)
+        assert (await ask_app(app, "GET", "/v1/items")).status == 200
+        busy = [
+            asyncio.create_task(service.batcher.run(lambda: gate.wait(10))),
+            asyncio.create_task(service.batcher.run_beside(lambda: gate.wait(10))),
+        ]
+        await asyncio.sleep(0)
+        answers = [
+            await ask_app(app, "GET", "/readyz"),
+            await ask_app(app, "GET", "/v1/items"),
+            await ask_app(app, "POST", "/v1/similar", b'{"item": "film-0"}'),
+            await ask_app(app, "POST", "/v1/explain", b'{"item": "film-0"}'),
+            await ask_app(app, "POST", "/v1/recommend", b"{}"),
+        ]
+        gate.set()
+        await asyncio.gather(*busy)
+        assert (await ask_app(app, "GET", "/readyz")).status == 200
+        service.batcher.close()
+        return answers
+
+    for answer in asyncio.run(main()):
+        assert (answer.status, answer.code) == (503, "overloaded")
+
+
+def test_a_long_body_is_checked_in_a_thread_and_a_short_one_at_once(monkeypatch, loaded):
+    async def main():
+        service = unwatched(monkeypatch, loaded)
+        app, n_handed_over, run = application.build_app(service), 0, service.batcher.run_beside
+
+        def count(compute):
+            nonlocal n_handed_over
+            n_handed_over += 1
+            return run(compute)
+
+        service.batcher.run_beside = count
+        for body, expected, n in [
+            (b"{}", 200, 0),
+            (b"{}" + b" " * application.LONG_BODY, 200, 1),
+            (b'{"n": 0}' + b" " * application.LONG_BODY, 422, 2),
+        ]:
+            answer = await ask_app(app, "POST", "/v1/recommend", body)
+            assert (answer.status, n_handed_over) == (expected, n)
+        service.batcher.close()
+
+    asyncio.run(main())
+
+
+def test_each_is_answered_by_the_model_that_was_there_when_it_asked(
+    monkeypatch, loaded, tmp_path, rng
+):
+    save_artifact(random_artifact(rng), tmp_path / "other")
+    other = load(tmp_path / "other")
+    service = unwatched(monkeypatch, loaded)
+    asked = RecommendRequest(history={"film-1": 2, "film 1": 2}, n=2)
+    answers = service._answer_together([(loaded, asked), (other, asked), (loaded, asked)])
+    service.batcher.close()
+    expected = [scoring.recommend(model, [asked])[0] for model in (loaded, other, loaded)]
+    assert list(map(json.loads, answers)) == expected and expected[0] != expected[1]
+
+
+def test_the_document_is_made_once_for_each_model(monkeypatch, loaded, tmp_path, rng):
+    save_artifact(random_artifact(rng), tmp_path / "other")
+    other, made = load(tmp_path / "other"), []
+    real = application.openapi_document
+    told = lambda *args, **more: made.append(more["items"]) or real(*args, **more)  # noqa: E731
+    monkeypatch.setattr(application, "openapi_document", told)
+
+    async def main():
+        service = unwatched(monkeypatch, loaded)
+        app = application.build_app(service)
+        first, again = [await ask_app(app, "GET", "/openapi.json") for _ in range(2)]
+        service.source.current = other
+        after = await ask_app(app, "GET", "/openapi.json")
+        service.batcher.close()
+        return first, again, after
+
+    first, again, after = asyncio.run(main())
+    assert first.body == again.body != after.body and len(made) == 2
+    assert made[0][0].startswith("film-") and made[1][0].startswith("film ")
+
+
+def test_a_client_that_hangs_up_is_no_failure_of_the_service(folder, tmp_path):
+    with running(folder, tmp_path / "log.txt") as service:
+        with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
+            client.sendall(
+                b"POST /v1/recommend HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"content-length: 1000\r\n\r\n{"
+            )
+            time.sleep(0.2)  # it is being read
+        counted = 'requests_total{path="/v1/recommend",status="499"} 1.0'
+        wait_for(lambda: counted in service.get("/metrics").body.decode())
+    assert "failed" not in service.log.read_text()
+
+
+def test_what_is_no_number_never_leaves_as_json():
+    assert as_json({"a": [float("nan"), float("inf"), 1.5]}) == b'{"a":[null,null,1.5]}'
 
 
 def test_the_key_is_asked_for_where_it_matters(folder, tmp_path):

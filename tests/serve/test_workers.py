@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,8 +17,10 @@ import numpy as np
 import pytest
 
 from cfnade.model.artifact import save_artifact
+from cfnade.serve.settings import ServeSettings
+from cfnade.serve.supervisor import Supervisor
 from tests.model.saved import random_artifact
-from tests.serve.running import running, wait_for
+from tests.serve.running import Running, running, wait_for
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="finds the workers in /proc"
@@ -54,6 +61,10 @@ def test_a_worker_that_is_killed_is_replaced_and_figures_are_those_of_all(two):
     figures = two.get("/metrics").body.decode()
     counted = re.search(r'requests_total{path="/v1/recommend",status="200"} (\d+)', figures)
     assert 79 <= int(counted[1]) <= 80  # one may be answered and not yet counted when it dies
+    environment = Path(f"/proc/{before[1]}/environ").read_text().split("\0")
+    (figures,) = [v for v in environment if v.startswith("PROMETHEUS_MULTIPROC_DIR=")]
+    files = {path.name for path in Path(figures.partition("=")[2]).glob("counter_*")}
+    assert files == {"counter_0.db", "counter_1.db"}  # none of the dead is left
 
 
 def test_all_workers_take_over_a_new_model(two, folder):
@@ -65,6 +76,91 @@ def test_all_workers_take_over_a_new_model(two, folder):
         return {two.get("/v1/model").json["n_items"] for _ in range(30)} == {9}
 
     wait_for(all_new)
+
+
+@pytest.mark.parametrize("n_workers", ["1", "2"])
+def test_sighup_while_it_starts_does_no_harm(folder, tmp_path, n_workers):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "cfnade", "serve", folder, "--port", str(port)]
+    log = tmp_path / "log.txt"
+    with log.open("w") as err:
+        process = subprocess.Popen([*command, "--workers", n_workers], stderr=err)
+    try:
+        service = Running(process, port, log)
+        wait_for(lambda: is_listening(port), process)
+
+        def is_ready():
+            process.send_signal(signal.SIGHUP)
+            return "serving" in log.read_text()
+
+        wait_for(is_ready, process)
+        for _ in range(20):
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.05)  # the second worker may still be importing
+        assert asked(service) == {200}
+        assert "ended" not in log.read_text()
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_listening(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def kept_signals():
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def supervise(model, is_over, seconds=30):
+    """Supervise one worker in this process until something has happened; gives what was said."""
+    said = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        supervisor = Supervisor(
+            ServeSettings(model, grace_seconds=5), listening, on_ready=lambda: said.append("ready")
+        )
+
+        def stop():
+            until = time.monotonic() + seconds
+            while not is_over(said) and time.monotonic() < until:
+                time.sleep(0.05)
+            supervisor.is_stopping = True
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        supervisor.run()
+        thread.join()
+    return said
+
+
+@pytest.mark.usefixtures("kept_signals")
+def test_it_is_not_said_to_serve_before_a_worker_has_a_model(tmp_path, caplog):
+    assert supervise(tmp_path / "nowhere", lambda said: "ended (2)" in caplog.text) == []
+
+
+@pytest.mark.usefixtures("kept_signals")
+def test_a_worker_that_cannot_be_started_is_tried_again(folder, monkeypatch, caplog):
+    real, n_tries = subprocess.Popen, 0
+
+    def fail_twice(*args, **options):
+        nonlocal n_tries
+        n_tries += 1
+        if n_tries <= 2:
+            raise OSError(errno.EAGAIN, "no process left")
+        return real(*args, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", fail_twice)
+    assert supervise(folder, lambda said: said) == ["ready"]
+    assert caplog.text.count("a worker cannot be started (no process left)") == 2
 
 
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(two):

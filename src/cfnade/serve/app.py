@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -24,7 +22,7 @@ from starlette.routing import Route
 from cfnade.serve import scoring
 from cfnade.serve.batching import Batcher
 from cfnade.serve.guards import ApiKey, Observed, read_body
-from cfnade.serve.loaded import LoadedModel
+from cfnade.serve.loaded import LoadedModel, Stamp
 from cfnade.serve.metrics import Metrics
 from cfnade.serve.model_source import ModelSource, Outcome
 from cfnade.serve.openapi import openapi_document
@@ -33,6 +31,7 @@ from cfnade.serve.problems import (
     RequestError,
     answer_http_exception,
     answer_problem,
+    as_json,
     invalid_request,
     json_response,
     overloaded,
@@ -41,7 +40,10 @@ from cfnade.serve.settings import Limits, ServeSettings
 from cfnade.serve.wire import RecommendRequest, Requests
 
 Request_ = TypeVar("Request_", bound=BaseModel)
-Found = TypeVar("Found")
+_Asked: TypeAlias = tuple[LoadedModel, RecommendRequest]
+
+LONG_BODY = 1 << 14
+"""Bytes of a body that is checked in a thread; a shorter one is checked sooner than handed over."""
 
 N_FOUND = 20
 """Items that a search gives unless told otherwise."""
@@ -57,13 +59,15 @@ class Service:
         self.requests = Requests.with_limits(settings.limits)
         self.source = ModelSource(settings.model, self._count_model)
         self.metrics.model_items.set(self.source.current.n_items)
-        self.batcher: Batcher[RecommendRequest, bytes] = Batcher(
+        self.batcher: Batcher[_Asked, bytes] = Batcher(
             self._answer_together,
             most_together=settings.most_together,
             most_waiting=settings.limits.waiting,
+            cost=lambda asked: scoring.effort(asked[1]),
+            most_cost=scoring.MOST_EFFORT,
             on_batch=self.metrics.together.observe,
         )
-        self.searches = ThreadPoolExecutor(1, thread_name_prefix="searches")
+        self._document: tuple[Stamp, bytes] | None = None
 
     @contextlib.asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
@@ -76,7 +80,6 @@ class Service:
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
             self.batcher.close()
-            self.searches.shutdown()
 
     # Recommending ------------------------------------------------------------------------------
 
@@ -84,7 +87,7 @@ class Service:
         """`POST /v1/recommend`."""
         asked = await self._read(request, self.requests.recommend)
         asked.check()
-        (answer,) = await self.batcher.ask(asked)
+        (answer,) = await self.batcher.ask((self.source.current, asked))
         return _json(answer)
 
     async def recommend_batch(self, request: Request) -> Response:
@@ -92,19 +95,20 @@ class Service:
         many = await self._read(request, self.requests.batch)
         for asked in many.requests:
             asked.check()
-        answers = await self.batcher.ask(*many.requests)
+        loaded = self.source.current
+        answers = await self.batcher.ask(*((loaded, asked) for asked in many.requests))
         return _json(b'{"answers":[' + b",".join(answers) + b"]}")
 
     async def explain(self, request: Request) -> Response:
         """`POST /v1/explain`."""
         asked = await self._read(request, self.requests.explain)
         asked.check()
-        return await self._answer_about_item(lambda model: scoring.explain(model, asked))
+        return await self._answer_about_item(scoring.explain, asked)
 
     async def similar(self, request: Request) -> Response:
         """`POST /v1/similar`."""
         asked = await self._read(request, self.requests.similar)
-        return await self._answer_about_item(lambda model: scoring.similar(model, asked))
+        return await self._answer_about_item(scoring.similar, asked)
 
     # Items and the model -----------------------------------------------------------------------
 
@@ -112,9 +116,7 @@ class Service:
         """`GET /v1/items`."""
         query, n = _search(request, self.limits)
         loaded = self.source.current
-        columns, n_found = await asyncio.get_running_loop().run_in_executor(
-            self.searches, lambda: loaded.search.find(query, n)
-        )
+        columns, n_found = await self.batcher.run_beside(partial(loaded.search.find, query, n))
         found = [loaded.items[column] for column in columns]
         return json_response({"items": found, "n_found": n_found, "unknown": []})
 
@@ -164,6 +166,52 @@ class Service:
     async def openapi(self, request: Request) -> Response:
         """`GET /openapi.json`, with examples that work on the model in use."""
         loaded = self.source.current
+        if self._document is None or self._document[0] != loaded.stamp:
+            self._document = (
+                loaded.stamp,
+                await self.batcher.run_beside(partial(self._describe, loaded)),
+            )
+        return _json(self._document[1])
+
+    # What they share ---------------------------------------------------------------------------
+
+    async def _read(self, request: Request, kind: type[Request_]) -> Request_:
+        body = await read_body(request, self.limits.body_bytes)
+        try:
+            if len(body) <= LONG_BODY:
+                return kind.model_validate_json(body)
+            return await self.batcher.run_beside(partial(kind.model_validate_json, body))
+        except ValidationError as error:
+            raise invalid_request(error) from None
+
+    def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
+        """Answers, each by the model that was there when it was asked for."""
+        answers: dict[int, bytes] = {}
+        n_unknown = 0
+        for loaded in dict.fromkeys(loaded for loaded, _ in asked):
+            places = [place for place, (theirs, _) in enumerate(asked) if theirs is loaded]
+            found = scoring.recommend(loaded, [asked[place][1] for place in places])
+            n_unknown += sum(len(answer["unknown"]) for answer in found)
+            answers.update(zip(places, map(as_json, found), strict=True))
+        if n_unknown:
+            self.metrics.unknown.inc(n_unknown)
+        return [answers[place] for place in range(len(asked))]
+
+    async def _answer_about_item(
+        self, compute: Callable[[LoadedModel, Request_], dict[str, Any] | None], asked: Request_
+    ) -> Response:
+        loaded = self.source.current
+        found = await self.batcher.run(partial(compute, loaded, asked))
+        if found is None:
+            raise RequestError(
+                404,
+                "unknown_item",
+                f"the model does not know this item ({loaded.n_items:,} items)",
+                "look for its id with /v1/items?q=NAME",
+            )
+        return json_response(found)
+
+    def _describe(self, loaded: LoadedModel) -> bytes:
         columns, _ = loaded.search.find("", 3)
         document = openapi_document(
             self.requests,
@@ -171,38 +219,7 @@ class Service:
             items=[str(loaded.ids[column]) for column in columns],
             needs_key=self.settings.api_key is not None,
         )
-        return _json(json.dumps(document).encode())
-
-    # What they share ---------------------------------------------------------------------------
-
-    async def _read(self, request: Request, kind: type[Request_]) -> Request_:
-        body = await read_body(request, self.limits.body_bytes)
-        try:
-            return kind.model_validate_json(body)
-        except ValidationError as error:
-            raise invalid_request(error) from None
-
-    def _answer_together(self, asked: list[RecommendRequest]) -> list[bytes]:
-        answers = scoring.recommend(self.source.current, asked)
-        n_unknown = sum(len(answer["unknown"]) for answer in answers)
-        if n_unknown:
-            self.metrics.unknown.inc(n_unknown)
-        return [to_json(answer) for answer in answers]
-
-    async def _answer_about_item(
-        self, compute: Callable[[LoadedModel], dict[str, Any] | None]
-    ) -> Response:
-        if self.batcher.is_full:
-            raise overloaded()
-        found = await self.batcher.run(lambda: compute(self.source.current))
-        if found is None:
-            raise RequestError(
-                404,
-                "unknown_item",
-                f"the model does not know this item ({self.source.current.n_items:,} items)",
-                "look for its id with /v1/items?q=NAME",
-            )
-        return json_response(found)
+        return as_json(document)
 
     def _count_model(self, outcome: Outcome) -> None:
         self.metrics.models.labels(outcome).inc()

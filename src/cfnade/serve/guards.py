@@ -8,7 +8,7 @@ import time
 import traceback
 from pathlib import Path
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cfnade.serve.metrics import Metrics
@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 PROTECTED = ("/v1/", "/metrics")
 """Where a key is asked for; the page itself and the probes of a supervisor do without."""
+
+HUNG_UP = 499
+"""Counted for a client that has gone before its request was all there; as nginx does."""
 
 _READ_ON = 1 << 24  # bytes thrown away: who is cut off while sending never reads the answer
 
@@ -49,6 +52,8 @@ class Observed:
 
         try:
             await self.app(scope, receive, observe)
+        except ClientDisconnect:
+            status = status or HUNG_UP
         except Exception as error:
             logger.error("a request failed: %s", _where(error))
             if status == 0:

@@ -105,6 +105,12 @@ def stamp_of(folder: Path) -> Stamp | None:
     return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
 
 
+def is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
+    """Whether a file is the same as before and has other content: it was not replaced."""
+    pairs = zip(before, after or (), strict=False)
+    return any(old != new and old[0] == new[0] for old, new in pairs)
+
+
 def load(folder: Path) -> LoadedModel:
     """Load a model, checksums compared.
 

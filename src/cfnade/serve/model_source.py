@@ -14,16 +14,24 @@ from typing import Literal, TypeAlias
 
 from cfnade.errors import ArtifactError
 from cfnade.serve.heap import give_back
-from cfnade.serve.loaded import LoadedModel, Stamp, load, stamp_of
+from cfnade.serve.loaded import LoadedModel, Stamp, is_changed_in_place, load, stamp_of
 from cfnade.serve.probe import check_answers
 
 logger = logging.getLogger(__name__)
 
 Outcome: TypeAlias = Literal["loaded", "swapped", "refused"]
 
+IN_PLACE = (
+    "; a file in use was changed in place, which can end the service: "
+    "copy a model to a folder beside it and rename that, never copy over the one in use"
+)
+"""What is added to a refusal if the files are those in use, with other content."""
+
 
 class ModelSource:
     """Holds one model. A request takes it once and is answered by it, whatever comes after.
+
+    That goes for all histories of a batch too, also if they are answered in several passes.
 
     A new model is loaded and tried out in a thread of its own while the old one answers, and
     takes its place by one assignment. One that cannot be used is refused, and not looked at
@@ -55,13 +63,16 @@ class ModelSource:
         with self._lock:
             found = stamp_of(self.folder)
             known = (self.current.stamp, self._refused_stamp)
+            if found == self.current.stamp:  # the old one was put back
+                self.refused = self._refused_stamp = None
             if not is_asked_for and (found is None or found in known):
                 return False  # none, or in the middle of being replaced
             try:
                 new = self._load()
             except ArtifactError as error:
-                self.refused, self._refused_stamp = str(error), found
-                logger.error("refused a new model, the old one stays: %s", error)
+                hint = IN_PLACE if is_changed_in_place(self.current.stamp, found) else ""
+                self.refused, self._refused_stamp = f"{error}{hint}", found
+                logger.error("refused a new model, the old one stays: %s", self.refused)
                 self._on_outcome("refused")
                 return False
             old, self.current = self.current, new
@@ -81,21 +92,23 @@ class ModelSource:
         """Look at the folder again and again, never in the event loop's own thread.
 
         Args:
-            seconds: Between two looks; 0 looks only when asked.
+            seconds: Between two looks; 0 looks once now, for what came while the service was
+                starting, and then only when asked.
         """
         self._wake = asyncio.Event()
+        is_asked_for = False
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="models") as thread:
             while True:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), seconds or None)
-                is_asked_for = self._wake.is_set()
-                self._wake.clear()
                 try:
                     look = partial(self.check, is_asked_for=is_asked_for)
                     await loop.run_in_executor(thread, look)
                 except Exception as error:  # nothing may end the watch
                     logger.error("looking for a new model failed: %s", type(error).__name__)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), seconds or None)
+                is_asked_for = self._wake.is_set()
+                self._wake.clear()
 
     def _load(self) -> LoadedModel:
         new = load(self.folder)

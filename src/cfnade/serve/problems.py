@@ -36,11 +36,16 @@ class RequestError(Exception):
         return json_response(content, self.status, self.headers)
 
 
+def as_json(content: Any) -> bytes:
+    """Any content as JSON, which has no NaN: what is no number becomes null."""
+    return to_json(content, inf_nan_mode="null")
+
+
 def json_response(
     content: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Any content as JSON."""
-    return Response(to_json(content), status, headers, media_type="application/json")
+    """Any content as a response in JSON."""
+    return Response(as_json(content), status, headers, media_type="application/json")
 
 
 def invalid_request(error: ValidationError) -> RequestError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cfnade.errors import ConfigError
 from cfnade.serve.loaded import load
@@ -22,10 +24,9 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         ArtifactError: If the model cannot be used.
         ConfigError: If the address cannot be listened on.
     """
-    listening = bind(settings)
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    with listening:
+    with ignored_hangups(), bind(settings) as listening:
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
 
         def tell() -> None:
             say(f"serving {settings.model} at http://{shown}:{port}/ (Ctrl-C stops)")
@@ -40,8 +41,23 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         check_answers(load(settings.model))  # a model that cannot be used is told before it starts
         from cfnade.serve.supervisor import Supervisor
 
-        tell()
-        Supervisor(settings, listening).run()
+        Supervisor(settings, listening, on_ready=tell).run()
+
+
+@contextlib.contextmanager
+def ignored_hangups() -> Iterator[None]:
+    """Take no notice of SIGHUP, which would end the process, until there is a model to look for.
+
+    Who handles it later looks at the folder when it begins to, so no new model is missed.
+    """
+    if not hasattr(signal, "SIGHUP"):  # not on Windows
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def bind(settings: ServeSettings) -> socket.socket:

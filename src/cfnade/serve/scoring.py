@@ -24,6 +24,9 @@ N_BINS = 48
 N_REASONS = 3
 """Items that a recommendation names as its reasons at most."""
 
+MOST_EFFORT = 1 << 16
+"""Of one pass, in the measure of `effort`: some ten milliseconds at the paper's scale."""
+
 _DECIMALS = 7  # what float32 has
 
 
@@ -36,6 +39,13 @@ class _Known:
     disliked: NDArray[np.int64]
     confidences: NDArray[np.float64]
     unknown: list[str]
+
+
+def effort(asked: RecommendRequest) -> int:
+    """What a request takes beyond its row of the pass: effects to compute, ids to look up."""
+    n_entries = len(asked.history) + len(asked.disliked)
+    n_effects = n_entries * asked.n if asked.explain else 0
+    return n_effects + n_entries + len(asked.exclude) + len(asked.only or ())
 
 
 def recommend(loaded: LoadedModel, asked: Sequence[RecommendRequest]) -> list[dict[str, Any]]:
@@ -251,13 +261,15 @@ def _add_reasons(
 ) -> None:
     """Tell with each item the likes that speak most for it."""
     effects = _Effects(loaded, ratings, top, disliked)
-    for place, entry in enumerate(found):
-        reasons = [
-            reason
-            for reason in effects.largest_first(place)
-            if reason < effects.n_liked and effects.of_logit[reason, place] > 0
-        ]
-        entry["because"] = [effects.of(reason, place) for reason in reasons[:N_REASONS]]
+    for entry in found:
+        entry["because"] = []
+    left = effects.of_logit[: effects.n_liked].copy()  # (n_liked, n_asked)
+    places = np.arange(top.size)
+    for _ in range(min(N_REASONS, effects.n_liked)):
+        strongest = left.argmax(axis=0)
+        for place in np.flatnonzero(left[strongest, places] > 0).tolist():
+            found[place]["because"].append(effects.of(int(strongest[place]), place))
+        left[strongest, places] = -np.inf
 
 
 def _spread(logits: NDArray[np.float32]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ taken yet outlives any of them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -32,6 +34,7 @@ _LONGEST_PAUSE_SECONDS = 10.0
 class _Place:
     """One of the workers: the process that fills the place now, and how it did before."""
 
+    number: int
     process: subprocess.Popen[str] | None = None
     started: float = 0.0
     start_at: float = 0.0
@@ -39,12 +42,25 @@ class _Place:
 
 
 class Supervisor:
-    """Starts workers, replaces those that die, hands signals on."""
+    """Starts workers, replaces those that die, hands signals on.
 
-    def __init__(self, settings: ServeSettings, listening: socket.socket) -> None:
+    Args:
+        settings: Of the service.
+        listening: Socket that all workers take connections from.
+        on_ready: Called when the first worker has loaded the model.
+    """
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        listening: socket.socket,
+        *,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
         self.settings = settings
         self.listening = listening
-        self.places = [_Place() for _ in range(settings.n_workers)]
+        self.on_ready: Callable[[], None] | None = on_ready
+        self.places = [_Place(number) for number in range(settings.n_workers)]
         self.is_stopping = False
         self.figures = tempfile.mkdtemp(prefix="cfnade-metrics-")
 
@@ -53,10 +69,13 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGHUP, self._hand_on)
+        self.ready, self._told_ready = os.pipe()
+        os.set_blocking(self.ready, False)
         try:
             while not self.is_stopping:
                 for place in self.places:
                     self._look(place)
+                self._look_for_ready()
                 time.sleep(_LOOK_SECONDS)
             self._finish()
         finally:
@@ -64,6 +83,8 @@ class Supervisor:
                 if place.process is not None and place.process.poll() is None:
                     place.process.kill()
             shutil.rmtree(self.figures, ignore_errors=True)
+            os.close(self.ready)
+            os.close(self._told_ready)
 
     def _look(self, place: _Place) -> None:
         """Start the worker of a place if there is none; one that keeps dying has to wait."""
@@ -72,21 +93,37 @@ class Supervisor:
             code = place.process.poll()
             if code is None:
                 return
-            self._forget(place.process)
+            self._forget(place, place.process)
             is_short = now - place.started < _SHORT_LIFE_SECONDS
             place.pause = min(2 * place.pause, _LONGEST_PAUSE_SECONDS) if is_short else 0.0
             logger.error("worker %s ended (%s); starting another", place.process.pid, code)
             place.process, place.start_at = None, now + place.pause
             place.pause = max(place.pause, _LOOK_SECONDS)
         if now >= place.start_at and not self.is_stopping:
-            place.process, place.started = self._start(), now
+            try:
+                place.process, place.started = self._start(place), now
+            except OSError as error:  # no memory or no process left: it may be better soon
+                place.pause = min(2 * place.pause, _LONGEST_PAUSE_SECONDS)
+                place.start_at = now + place.pause
+                logger.error("a worker cannot be started (%s); trying again", error.strerror)
 
-    def _start(self) -> subprocess.Popen[str]:
-        number = self.listening.fileno()
+    def _look_for_ready(self) -> None:
+        """Tell once that there is a worker with a model."""
+        if self.on_ready is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.ready, 1)
+                self.on_ready()
+                self.on_ready = None
+
+    def _start(self, place: _Place) -> subprocess.Popen[str]:
+        numbers = [self.listening.fileno(), self._told_ready]
         process = subprocess.Popen(
-            [sys.executable, "-m", "cfnade.serve.worker", str(number)],
+            [sys.executable, "-m", "cfnade.serve.worker", *map(str, numbers), str(place.number)],
             stdin=subprocess.PIPE,
-            pass_fds=[number],
+            pass_fds=numbers,
+            # What is ignored stays so in the new program, until it handles SIGHUP itself; there
+            # is no other thread here that a function between fork and exec could wait for.
+            preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
             text=True,
             env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": self.figures},
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which tells them
@@ -97,14 +134,14 @@ class Supervisor:
             process.stdin.flush()  # and left open: its end tells the worker that we are gone
         return process
 
-    def _forget(self, process: subprocess.Popen[str]) -> None:
+    def _forget(self, place: _Place, process: subprocess.Popen[str]) -> None:
         """Close the pipe of a dead worker, and take what it told of its present state away."""
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
         from prometheus_client.multiprocess import mark_process_dead
 
-        mark_process_dead(process.pid, self.figures)  # type: ignore[no-untyped-call]
+        mark_process_dead(place.number, self.figures)  # type: ignore[no-untyped-call]
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.is_stopping = True

@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from cfnade.serve.problems import RequestError
 from cfnade.serve.settings import Limits
@@ -28,13 +36,24 @@ ItemId = str | Whole
 """An item's id; it is compared as text, so 7 and "7" are the same item."""
 
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Weight = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
+"""Confidence of a dislike; the network computes in float32, which far larger ones would leave."""
 
 
 class Asked(BaseModel):
     """What all requests have in common: no field that is not known, no type that is not meant."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_stranger_is_enough(cls, told: Any) -> Any:
+        """Leave out all fields that are not known but one: a body may have a hundred thousand."""
+        if not isinstance(told, dict) or told.keys() <= cls.model_fields.keys():
+            return told
+        stranger = next(name for name in told if name not in cls.model_fields)
+        known = {name: told[name] for name in told.keys() & cls.model_fields.keys()}
+        return {**known, stranger: None}
 
 
 class Evidence(Asked):
@@ -46,7 +65,7 @@ class Evidence(Asked):
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
         description="Items known to be disliked, to weigh as much as the surest like; "
-        "or confidences of at least 1 by item id.",
+        "or confidences from 1 to a million by item id.",
     )
 
     def dislikes(self) -> dict[str, float | None]:
@@ -253,11 +272,8 @@ class Requests:
             if name == "n":
                 start = Field(default=min(told.default, most), description=told.description)
                 return Annotated[int, Field(ge=1, le=most), BeforeValidator(_whole)], start
-            kinds = [
-                kind if kind is NoneType else Annotated[kind, Field(max_length=most)]
-                for kind in _kinds(told.annotation)
-            ]
-            return reduce(or_, kinds), told
+            kinds = [_limited(kind, most) for kind in _kinds(told.annotation)]
+            return Annotated[reduce(or_, kinds), _no_more_than(most)], told
 
         entries = {
             name: at_most(Evidence, name, limits.history) for name in ("history", "disliked")
@@ -272,7 +288,8 @@ class Requests:
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changes)
 
         recommend = limited(RecommendRequest, **entries, **filters)
-        many: Any = Annotated[list[recommend], Field(max_length=limits.batch)]  # type: ignore[valid-type]
+        each: Any = list[recommend]  # type: ignore[valid-type]
+        many: Any = Annotated[_limited(each, limits.batch), _no_more_than(limits.batch)]
         return cls(
             recommend,
             limited(BatchRequest, requests=(many, ...)),
@@ -280,6 +297,28 @@ class Requests:
             limited(SimilarRequest, **filters),
             limited(LookupRequest, items=at_most(LookupRequest, "items", limits.history)),
         )
+
+
+def _limited(kind: Any, most: int) -> Any:
+    """A list or object of at most so many entries; a list is given up at its first fault."""
+    if kind is NoneType:
+        return kind
+    if get_origin(kind) is list:
+        return Annotated[kind, Field(max_length=most, fail_fast=True)]
+    return Annotated[kind, Field(max_length=most)]
+
+
+def _no_more_than(most: int) -> BeforeValidator:
+    """Looks at the length before any entry is: an object's entries are else all checked first."""
+
+    def check(told: Any) -> Any:
+        if isinstance(told, dict | list) and len(told) > most:
+            kind = "Dictionary" if isinstance(told, dict) else "List"
+            found = {"field_type": kind, "max_length": most, "actual_length": len(told)}
+            raise PydanticKnownError("too_long", found)
+        return told
+
+    return BeforeValidator(check)
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:

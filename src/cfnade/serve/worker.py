@@ -16,6 +16,7 @@ import uvicorn
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
 from cfnade.serve.heap import give_back
+from cfnade.serve.metrics import count_as
 from cfnade.serve.settings import ServeSettings
 from cfnade.threads import limited_threads
 
@@ -99,16 +100,26 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def main() -> int:
-    """Run as a child of the supervisor: settings come in on standard input, the socket as a number.
+    """Run as a child of the supervisor: settings come in on standard input.
+
+    The arguments are the numbers of the socket, of a pipe to write to when it is ready, and of
+    the place among the workers that it takes.
 
     Returns:
         0, or 2 if the model cannot be used.
     """
+    number, ready, place = map(int, sys.argv[1:])
+    count_as(place)
+
+    def tell() -> None:
+        os.write(ready, b".")
+        os.close(ready)
+
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     settings = ServeSettings.from_json(sys.stdin.readline())
-    listening = socket.socket(fileno=int(sys.argv[1]))
+    listening = socket.socket(fileno=number)
     try:
-        run_worker(settings, listening, supervisor=sys.stdin.fileno())
+        run_worker(settings, listening, supervisor=sys.stdin.fileno(), on_ready=tell)
     except CfnadeError as error:
         print(f"cfnade: worker {os.getpid()}: {error}", file=sys.stderr)
         return 2
