@@ -1,9 +1,9 @@
 """The service under all that may happen to it in a day, in ten minutes; see `serve.py`.
 
-Two workers. A new model every 20 seconds, one of two in turn, a damaged one for some seconds before
-every third; one request in ten is bad; midway one worker is killed. Every request is accounted for: a
-valid one may be lost only if it was on a connection of the killed worker. Every model is too: all
-workers must answer by the new one, and refuse the damaged one, before the next comes.
+Two workers. A new model every 20 seconds, one of two in turn, a damaged one for some seconds
+before every third; one request in ten is bad; midway one worker is killed. Every request is
+accounted for: a valid one may be lost only if it was on a connection of the killed worker. Every
+model is too: all workers must answer by the new one, and refuse the damaged one, before the next.
 """
 
 from __future__ import annotations
@@ -194,11 +194,10 @@ async def _is_seen(state: _State, version: str, *, is_refused: bool) -> bool:
 
 def _models(port: int) -> list[dict[str, Any]]:
     """What several new connections, so both workers, say of the model in use."""
-    told = []
+    address, told = f"http://127.0.0.1:{port}/v1/model", []
     for _ in range(8):
         with contextlib.suppress(OSError):  # one is killed, once
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/model", timeout=30) as answer:
-                told.append(json.load(answer))
+            told.append(json.loads(urllib.request.urlopen(address, timeout=30).read()))
     return told
 
 
