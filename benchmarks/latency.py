@@ -30,10 +30,10 @@ OUTCOME = Path(__file__).parent / "results" / "latency.json"
 N_ITEMS, N_NEIGHBOURS, N_HISTORY = 17_348, 50, 50
 
 
-def save_random_model(folder: Path) -> None:
+def save_random_model(folder: Path, seed: int = 0) -> None:
     from scipy.sparse import random as random_sparse
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     config = ModelConfig(N_ITEMS, n_neighbours=N_NEIGHBOURS)
     weights = {
         name: rng.integers(N_ITEMS, size=shape)

@@ -1,28 +1,34 @@
 """The service under all that may happen to it in a day, in ten minutes; see `serve.py`.
 
-Two workers. A new model every 20 seconds, a damaged one for some seconds before every third; one
-request in ten is bad; midway one worker is killed. Every request is accounted for: a valid one
-may be lost only if it was on a connection of the killed worker.
+Two workers. A new model every 20 seconds, one of two in turn, a damaged one for some seconds
+before every third; one request in ten is bad; midway one worker is killed. Every request is
+accounted for: a valid one may be lost only if it was on a connection of the killed worker. Every
+model is too: all workers must answer by the new one, and refuse the damaged one, before the next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import shutil
 import signal
 import statistics
 import time
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from latency import save_random_model
 from serve_load import Client, bodies, connect, request
 
 from cfnade.model.files import replace_folder
 from serve import memory_of, serving
 
 SWAP_SECONDS, DAMAGED_SECONDS = 20.0, 4.0
+SEEN_SECONDS = 10.0
 N_CONNECTIONS, PER_SECOND, BAD_SHARE = 16, 80, 10
 BAD = [
     (request(b"{"), 400),
@@ -149,25 +155,64 @@ def _client_ports(pid: int) -> set[int]:
 
 
 async def _swap(folder: Path, state: _State) -> dict[str, int]:
-    """Put a new model in the place of the old one again and again, now and then a bad one."""
-    counts = {"models": 0, "damaged_models": 0}
+    """Put another model in the place of the one in use again and again, now and then a bad one."""
+    kept = await asyncio.to_thread(_keep_two, folder)
+    versions = [_version(model) for model in kept]
+    assert versions[0] != versions[1]
+    counts = {"models": 0, "models_taken_over": 0, "damaged_models": 0, "damaged_models_refused": 0}
     while True:
         await asyncio.sleep(SWAP_SECONDS - DAMAGED_SECONDS)
         if state.is_over:
-            return counts
-        is_damaged = counts["models"] % 3 == 2
-        if is_damaged:
-            await asyncio.to_thread(_put, folder, is_damaged=True)
+            break
+        now = counts["models"] % 2
+        old, new = versions[now], versions[1 - now]
+        if counts["models"] % 3 == 2:
+            await asyncio.to_thread(_put, kept[1 - now], folder, is_damaged=True)
             counts["damaged_models"] += 1
+            counts["damaged_models_refused"] += await _is_seen(state, old, is_refused=True)
         await asyncio.sleep(DAMAGED_SECONDS)
-        await asyncio.to_thread(_put, folder, is_damaged=False)
+        await asyncio.to_thread(_put, kept[1 - now], folder, is_damaged=False)
         counts["models"] += 1
+        counts["models_taken_over"] += await _is_seen(state, new, is_refused=False)
+    assert counts["models_taken_over"] == counts["models"], counts
+    assert counts["damaged_models_refused"] == counts["damaged_models"], counts
+    return counts
 
 
-def _put(folder: Path, *, is_damaged: bool) -> None:
-    kept = folder.parent / "kept"
-    if not kept.exists():
-        shutil.copytree(folder, kept)
+async def _is_seen(state: _State, version: str, *, is_refused: bool) -> bool:
+    """Whether, within some seconds, all workers answer by a model, and refuse the newest or not."""
+    until = time.monotonic() + SEEN_SECONDS
+    while time.monotonic() < until:
+        told = await asyncio.to_thread(_models, state.port)
+        seen = {(model["version"], model["refused"] is not None) for model in told}
+        if seen == {(version, is_refused)}:
+            return True
+        await asyncio.sleep(0.25)
+    print("not seen by all workers:", told, flush=True)
+    return False
+
+
+def _models(port: int) -> list[dict[str, Any]]:
+    """What several new connections, so both workers, say of the model in use."""
+    address, told = f"http://127.0.0.1:{port}/v1/model", []
+    for _ in range(8):
+        with contextlib.suppress(OSError):  # one is killed, once
+            told.append(json.loads(urllib.request.urlopen(address, timeout=30).read()))
+    return told
+
+
+def _keep_two(folder: Path) -> list[Path]:
+    """The model that is served, and another of the same size beside it."""
+    other = folder.parent / "kept-1"
+    save_random_model(other, seed=1)
+    return [Path(shutil.copytree(folder, folder.parent / "kept-0")), other]
+
+
+def _version(folder: Path) -> str:
+    return str(json.loads((folder / "model.json").read_bytes())["sha256"])[:12]
+
+
+def _put(kept: Path, folder: Path, *, is_damaged: bool) -> None:
     new = folder.parent / "new"
     shutil.copytree(kept, new)
     if is_damaged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -69,6 +70,16 @@ def test_an_empty_key_file_is_refused_not_taken_for_no_key(tmp_path, capsys):
     (tmp_path / "key").write_text("\n")
     assert run(["serve", str(KEPT), "--api-key-file", str(tmp_path / "key")]) == 2
     assert "the API key must be some ASCII text" in line_of(capsys)
+
+
+@pytest.mark.usefixtures("extra")
+def test_the_command_and_the_service_are_imported_without_torch():
+    names = [path.stem for path in (ROOT / "src" / "cfnade" / "serve").glob("*.py")]
+    modules = ["cfnade.cli", *(f"cfnade.serve.{name}" for name in names if name != "__init__")]
+    assert "cfnade.serve.app" in modules and "cfnade.serve.worker" in modules
+    blocked = f"import sys; sys.modules['torch'] = None; import {', '.join(modules)}"
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def options_of(words):

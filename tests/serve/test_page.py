@@ -201,9 +201,13 @@ def test_the_search_is_used_with_the_keyboard_alone(open_page):
     page.answered(lambda: page.page.keyboard.press("Enter"))
     assert chosen.startswith(page.history()[0])
     page.page.keyboard.type("no such film")
-    playwright.expect(page.page.locator("#found")).to_contain_text("No item is called")
-    page.page.keyboard.press("Escape")
+    told = page.page.locator("#none-found")
+    playwright.expect(told).to_contain_text("No item is called")
+    assert told.get_attribute("role") == "status"  # it is no option: it is read out
+    assert page.page.locator("#found > :not([role=option])").count() == 0
     playwright.expect(page.page.locator("#found")).to_be_hidden()
+    page.page.keyboard.press("Escape")
+    playwright.expect(told).to_be_hidden()
 
 
 def test_dark_mode_by_the_system_and_by_the_button(open_page):
@@ -269,6 +273,120 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page):
         ".filter((b) => b.offsetParent && b.getBoundingClientRect().height < 24).length"
     )
     assert small == 0  # all can be met with a finger
+
+
+def test_the_narrowest_screen_needs_no_sideways_scrolling_whatever_is_pressed(open_page):
+    page = open_page(viewport={"width": 320, "height": 640}, has_touch=True)
+    width = "document.documentElement.scrollWidth"
+    assert page.page.evaluate(width) <= 320
+    page.add("Film número 0")
+    page.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.page.locator("#link").tap()
+    playwright.expect(page.page.locator("#link")).to_have_text("In address bar")
+    assert page.page.evaluate(width) <= 320
+    page.page.set_viewport_size(PHONE)
+    assert page.page.evaluate(width) <= PHONE["width"]
+
+
+def test_a_description_is_there_only_while_it_is_shown(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    described = page.page.locator("[aria-describedby]")
+    assert described.count() == 0
+    chips = page.page.locator(".because .chip")
+    for place in (0, 1):
+        chips.nth(place).focus()
+        playwright.expect(described).to_have_count(1)
+        assert chips.nth(place).get_attribute("aria-describedby") == "tip"
+    page.page.keyboard.press("Escape")
+    assert described.count() == 0
+
+
+def test_the_focus_is_never_lost(open_page):
+    page = open_page()
+    focused = "document.activeElement.id"
+    page.answered(page.page.locator("#popular .chip").first.click)
+    assert page.page.evaluate(focused) == "next"
+    for label in ("They had", "is not for them"):
+        page.page.locator("#list .row").first.click()
+        page.answered(page.page.locator(f".detail button[aria-label*='{label}']").click)
+        assert page.page.evaluate(focused) == "next"
+    page.page.locator("#list .row").first.click()
+    page.answered(page.page.locator(".chip.similar").first.click)
+    assert page.page.evaluate(focused) == "next"
+    page.answered(page.page.locator("#clear").click)
+    assert page.page.evaluate(focused) == "next" and page.history() == []
+
+
+def test_a_service_that_gives_few_items_is_asked_for_no_more(open_page, tmp_path):
+    with running(KEPT, tmp_path / "log.txt", "--max-n", "3") as service:
+        page = open_page(f"{service.url}/")
+        assert len(page.items()) == 3
+        assert page.page.locator("#popular .chip").count() == 3
+        page.add("Film número 0")
+        page.page.locator("#list .row").first.click()
+        playwright.expect(page.page.locator(".chip.similar")).to_have_count(3)
+        playwright.expect(page.page.locator("#notice")).to_be_hidden()
+
+
+def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(open_page, browser, service):
+    context = browser.new_context(viewport=DESK)
+    context.add_init_script(
+        "for (const kind of ['localStorage', 'sessionStorage']) Object.defineProperty("
+        "window, kind, { get() { throw new DOMException('blocked', 'SecurityError'); } });"
+    )
+    tab = context.new_page()
+    faults = []
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    tab.goto(f"{service.url}/")
+    page = Page(tab)
+    page.wait_for("Number(document.body.dataset.answers) > 0")
+    tab.locator("#theme").click()
+    assert tab.locator("#theme").inner_text() == "Colours: light"
+    assert len(page.items()) == 10 and faults == []
+    context.close()
+
+
+def test_a_change_made_while_a_link_is_restored_is_not_undone(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    held = []
+    page.page.route("**/v1/items:lookup", lambda route: held.append(route))
+    page.page.evaluate("location.hash = 'h=1*film-5'")
+    page.wait_for("location.hash === '#h=1*film-5'")
+    for _ in range(200):
+        if held:
+            break
+        page.page.wait_for_timeout(10)
+    page.add("Film número 4")
+    held[0].continue_()
+    page.page.wait_for_timeout(300)
+    assert page.history() == ["Film número 0", "Film número 4"]
+
+
+def test_signs_and_colours_are_those_of_the_value_that_is_shown(open_page, service):
+    """A calibrator may turn a small effect round: logits rise, the honest probability falls."""
+    page = open_page()
+
+    def calibrated(route):
+        told = route.fetch().json()
+        for entry in told.get("recommendations", []):
+            entry["calibrated"] = 0.1
+            for reason in entry["because"]:
+                reason["calibrated"] = -0.01
+        for effect in told.get("effects", []):
+            effect["calibrated"] = -0.01 if effect["probability"] > 0 else 0.01
+        route.fulfill(json=told)
+
+    page.page.route(re.compile("/v1/(recommend|explain)$"), calibrated)
+    page.add("Film número 0")
+    assert page.page.locator(".because").count() == 0
+    page.page.locator("#list .row").first.click()
+    by = page.page.locator(".effects .by").first
+    playwright.expect(by).to_have_text("\N{MINUS SIGN}1.0")
+    assert "against" in by.get_attribute("class")
+    left = page.page.locator(".effects .two-sided i").first.evaluate("(e) => e.style.left")
+    assert left == "0%"
 
 
 def test_everything_has_a_name_for_a_screen_reader(open_page):

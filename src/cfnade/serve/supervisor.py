@@ -108,10 +108,10 @@ class Supervisor:
                 logger.error("a worker cannot be started (%s); trying again", error.strerror)
 
     def _look_for_ready(self) -> None:
-        """Tell once that there is a worker with a model."""
-        if self.on_ready is not None:
-            with contextlib.suppress(BlockingIOError):
-                os.read(self.ready, 1)
+        """Tell once that there is a worker with a model; those that come later say so in vain."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.ready, 64)
+            if self.on_ready is not None:
                 self.on_ready()
                 self.on_ready = None
 

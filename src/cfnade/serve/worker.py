@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -112,7 +113,8 @@ def main() -> int:
     count_as(place)
 
     def tell() -> None:
-        os.write(ready, b".")
+        with contextlib.suppress(BrokenPipeError):  # the supervisor is gone, as will be seen
+            os.write(ready, b".")
         os.close(ready)
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")

@@ -1,5 +1,7 @@
 // Asks the service. Every failure becomes one ServiceError with words for people.
 
+import { keep, recall } from "./storage.js";
+
 export class ServiceError extends Error {
   constructor(code, message, fix) {
     super(message);
@@ -11,12 +13,12 @@ export class ServiceError extends Error {
 const KEY = "cfnade-api-key";
 
 export function useKey(key) {
-  sessionStorage.setItem(KEY, key);
+  keep("sessionStorage", KEY, key);
 }
 
 async function call(path, options = {}) {
   const headers = { accept: "application/json", ...options.headers };
-  const key = sessionStorage.getItem(KEY);
+  const key = recall("sessionStorage", KEY);
   if (key) headers.authorization = `Bearer ${key}`;
   let response, content;
   try {

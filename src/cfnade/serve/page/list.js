@@ -13,6 +13,7 @@ export class RecommendationList {
     this.onAdd = onAdd;
     this.onDislike = onDislike;
     this.onError = onError;
+    this.nSimilar = N_SIMILAR; // or what the service gives at most
     this.open = null; // id of the item whose details are shown
     this.evidence = null;
   }
@@ -55,12 +56,14 @@ export class RecommendationList {
       ],
     });
     const children = [head, element("div", { class: "bar", "aria-hidden": "true", children: [bar] })];
-    if (entry.because?.length) {
+    // An entry may speak for an item's place and yet lower its honest probability a little.
+    const reasons = (entry.because ?? []).filter((reason) => shown(reason) > 0);
+    if (reasons.length) {
       children.push(element("div", {
         class: "because",
         children: [
           element("span", { text: "because of" }),
-          ...entry.because.map((reason) => reasonChip(reason, entry)),
+          ...reasons.map((reason) => reasonChip(reason, entry)),
         ],
       }));
     }
@@ -117,7 +120,7 @@ export class RecommendationList {
     const known = [...Object.keys(this.evidence.history), ...this.evidence.disliked];
     try {
       const [explained, alike] = await Promise.all([
-        api.explain(this.evidence, id), api.similar(id, N_SIMILAR, known),
+        api.explain(this.evidence, id), api.similar(id, this.nSimilar, known),
       ]);
       if (!row.isConnected) return;
       detail.append(
@@ -127,9 +130,9 @@ export class RecommendationList {
           class: "whole",
           children: [
             element("button", { type: "button", text: "They had it", "aria-label": `They had ${name}`,
-              on: { click: () => this.onAdd({ item: explained.item, name }) } }),
+              on: { click: () => this.leave(() => this.onAdd({ item: explained.item, name })) } }),
             element("button", { type: "button", class: "quiet", text: "Not for them", "aria-label": `${name} is not for them`,
-              on: { click: () => this.onDislike({ item: explained.item, name }) } }),
+              on: { click: () => this.leave(() => this.onDislike({ item: explained.item, name })) } }),
           ],
         }),
       );
@@ -138,13 +141,19 @@ export class RecommendationList {
     }
   }
 
+  // Does what makes the pressed button go, and leaves the focus at the list.
+  leave(act) {
+    document.getElementById("next").focus({ preventScroll: true });
+    act();
+  }
+
   similarPart(alike) {
     const chips = alike.similar.map((item) =>
       element("li", {
         children: [withTip(
           element("button", {
             type: "button", class: "chip similar", text: item.name, "data-item": item.item,
-            on: { click: () => { hideTip(); this.onAdd(item); } },
+            on: { click: () => { hideTip(); this.leave(() => this.onAdd(item)); } },
           }),
           () => [`${percent(item.similarity)} % alike`, "Adds it to the history."],
         )],
@@ -168,11 +177,11 @@ function reasonChip(reason, entry) {
 }
 
 function effectsPart(explained) {
-  const most = Math.max(...explained.effects.map((effect) => Math.abs(effect.logit)), 1e-9);
+  const most = Math.max(...explained.effects.map((effect) => Math.abs(shown(effect))), 1e-9);
   const rows = explained.effects.map((effect) => {
-    const isAgainst = effect.probability < 0;
+    const isAgainst = shown(effect) < 0;
     const bar = element("i", { class: isAgainst ? "against" : "" });
-    const width = (50 * Math.abs(effect.logit)) / most;
+    const width = (50 * Math.abs(shown(effect))) / most;
     bar.style.width = `${width}%`;
     bar.style.left = `${isAgainst ? 50 - width : 50}%`;
     return element("li", {

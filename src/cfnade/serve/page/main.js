@@ -17,6 +17,9 @@ const at = (id) => document.getElementById(id);
 let history = new History();
 let asking = null;
 let retry = null;
+let nRecommended = N_RECOMMENDED;
+let nPopular = N_POPULAR;
+let turn = 0; // of the history; what began in an earlier one comes too late
 
 const list = new RecommendationList({
   onAdd: (item) => change(() => history.add(item)),
@@ -30,16 +33,22 @@ const entries = new Entries({
   onChange: (isStep = false, isTyped = false) => changed({ isStep, isTyped }),
   onPoint: (id) => list.point(id),
 });
-new Search({ onChoose: (item) => change(() => history.add(item)), onError: tell });
+const search = new Search({ onChoose: (item) => change(() => history.add(item)), onError: tell });
 
 function change(act) {
   act();
   changed();
 }
 
+// The focus goes to the list when the button that had it goes away.
+function toList() {
+  at("next").focus({ preventScroll: true });
+}
+
 // Everything that follows a change of the history. A step of a count is no place to go back to.
 function changed({ isStep = false, isTyped = false, isRestored = false } = {}) {
   const started = performance.now();
+  turn += 1;
   if (!isTyped) entries.draw(history);
   at("start").hidden = !history.isEmpty;
   at("clear").hidden = history.isEmpty;
@@ -56,7 +65,7 @@ async function update(started = performance.now()) {
   const evidence = history.evidence();
   const slow = setTimeout(() => list.wait(true), 250);
   try {
-    const answer = await api.recommend(evidence, N_RECOMMENDED, mine.signal);
+    const answer = await api.recommend(evidence, nRecommended, mine.signal);
     if (mine !== asking) return;
     list.draw(answer.recommendations, evidence);
     drawSpread(answer.spread, answer.recommendations);
@@ -97,44 +106,60 @@ function sentence(text) {
   return !start || /[.!?…]$/.test(start) ? start : `${start}.`;
 }
 
-// Names of the items in a link; what the model does not know is told and left out.
+// Names of the items in a link; what the model does not know is left out. Gives how many.
 async function name(restored) {
-  if (restored.isEmpty) return;
+  if (restored.isEmpty) return 0;
   const found = await api.lookUp([...restored.entries.keys()]);
   for (const item of found.items) Object.assign(restored.entries.get(String(item.item)) ?? {}, item);
   found.unknown.forEach((id) => restored.remove(id));
-  if (found.unknown.length) {
-    const n = found.unknown.length;
-    tell({ code: "note", message: `${n} ${n === 1 ? "item of this link is" : "items of this link are"} not in this model`, fix: "The others are shown" });
-  }
   return found.unknown.length;
 }
 
 async function restore() {
   const restored = History.fromLink(location.hash.slice(1));
+  const mine = (turn += 1);
   try {
     const nUnknown = await name(restored);
+    if (mine !== turn) return; // changed meanwhile, or another link was followed
     history = restored;
     await changed({ isRestored: true });
-    if (nUnknown) at("notice").hidden = false;
+    if (nUnknown && turn === mine + 1) tellUnknown(nUnknown);
+  } catch (error) {
+    if (mine === turn) tell(error);
+  }
+}
+
+function tellUnknown(n) {
+  tell({ code: "note", message: `${n} ${n === 1 ? "item of this link is" : "items of this link are"} not in this model`, fix: "The others are shown" });
+}
+
+async function begin() {
+  try {
+    const model = await api.model();
+    nRecommended = Math.min(N_RECOMMENDED, model.limits.n);
+    nPopular = Math.min(N_POPULAR, model.limits.n);
+    search.most = Math.min(search.most, model.limits.n);
+    list.nSimilar = Math.min(list.nSimilar, model.limits.n);
+    await Promise.all([restore(), introduce(model)]);
   } catch (error) {
     tell(error);
   }
 }
 
-async function begin() {
-  await Promise.all([restore(), introduce()]);
-}
-
-async function introduce() {
+async function introduce(model) {
   try {
-    const [model, popular] = await Promise.all([api.model(), api.search("", N_POPULAR)]);
+    const popular = await api.search("", nPopular);
     at("model").textContent = `${model.name} · ${model.n_items.toLocaleString("en")} items`;
     at("model").title = `version ${model.version}, loaded ${model.loaded_at}`;
     at("popular").replaceChildren(...popular.items.map((item) => element("li", {
       children: [element("button", {
         type: "button", class: "chip", text: item.name,
-        on: { click: () => change(() => history.add(item)) },
+        on: {
+          click: () => {
+            toList();
+            change(() => history.add(item));
+          },
+        },
       })],
     })));
   } catch {
@@ -142,7 +167,10 @@ async function introduce() {
   }
 }
 
-at("clear").addEventListener("click", () => change(() => (history = new History())));
+at("clear").addEventListener("click", () => {
+  toList();
+  change(() => (history = new History()));
+});
 at("retry").addEventListener("click", begin);
 at("dismiss").addEventListener("click", () => (at("notice").hidden = true));
 at("key-form").addEventListener("submit", (event) => {
@@ -156,7 +184,7 @@ at("link").addEventListener("click", async () => {
     await navigator.clipboard.writeText(location.href);
     at("link").textContent = "Copied";
   } catch {
-    at("link").textContent = "It is in the address bar";
+    at("link").textContent = "In address bar";
   }
   setTimeout(() => (at("link").textContent = "Copy link"), 1500);
 });

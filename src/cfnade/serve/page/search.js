@@ -14,6 +14,8 @@ export class Search {
     this.items = [];
     this.active = -1;
     this.asking = null;
+    this.most = N_SHOWN; // or what the service gives at most
+    this.none = document.getElementById("none-found");
     this.input.addEventListener("input", () => this.look());
     this.input.addEventListener("focus", () => this.look());
     this.input.addEventListener("blur", () => this.close());
@@ -30,7 +32,7 @@ export class Search {
     const asking = (this.asking = new AbortController());
     const words = this.input.value.trim();
     try {
-      const found = await api.search(words.slice(0, 100), N_SHOWN, asking.signal);
+      const found = await api.search(words.slice(0, 100), this.most, asking.signal);
       if (asking === this.asking && document.activeElement === this.input) this.show(found, words);
     } catch (error) {
       if (error.name !== "AbortError") this.onError(error);
@@ -41,15 +43,13 @@ export class Search {
     this.items = found.items;
     this.active = this.items.length && words ? 0 : -1;
     const rows = this.items.map((item, place) => this.option(item, place, words));
-    if (!rows.length) {
-      rows.push(element("li", { class: "none", text: `No item is called “${words}”.` }));
-    } else if (found.n_found > rows.length) {
-      const more = (found.n_found - rows.length).toLocaleString("en");
-      rows.push(element("li", { class: "none", text: `${more} more: type on` }));
-    }
+    const more = found.n_found - rows.length;
     this.list.replaceChildren(...rows);
-    this.list.hidden = false;
-    this.input.setAttribute("aria-expanded", "true");
+    this.list.hidden = !rows.length;
+    // What is no option stands beside the list, where it is read out as it comes.
+    const told = rows.length ? `${more.toLocaleString("en")} more: type on` : `No item is called “${words}”.`;
+    this.none.textContent = rows.length && !more ? "" : told;
+    this.input.setAttribute("aria-expanded", String(rows.length > 0));
     this.mark();
   }
 
@@ -97,6 +97,7 @@ export class Search {
     this.asking?.abort();
     this.asking = null;
     this.list.hidden = true;
+    this.none.textContent = "";
     this.active = -1;
     this.input.setAttribute("aria-expanded", "false");
     this.input.removeAttribute("aria-activedescendant");

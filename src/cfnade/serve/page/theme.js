@@ -1,10 +1,12 @@
 // Light, dark, or as the system has it.
 
+import { keep, recall } from "./storage.js";
+
 const KEY = "cfnade-theme";
 const ORDER = ["auto", "light", "dark"];
 
 export function useTheme(button) {
-  let theme = localStorage.getItem(KEY) ?? "auto";
+  let theme = recall("localStorage", KEY) ?? "auto";
   const apply = () => {
     if (!ORDER.includes(theme)) theme = "auto";
     if (theme === "auto") delete document.documentElement.dataset.theme;
@@ -13,7 +15,7 @@ export function useTheme(button) {
   };
   button.addEventListener("click", () => {
     theme = ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length];
-    localStorage.setItem(KEY, theme);
+    keep("localStorage", KEY, theme);
     apply();
   });
   apply();

@@ -4,7 +4,9 @@ const panel = document.getElementById("tip");
 let owner = null;
 
 function show(target, lines) {
+  hideTip();
   owner = target;
+  target.setAttribute("aria-describedby", "tip"); // only while it tells of this one
   const head = document.createElement("b");
   head.textContent = lines[0];
   panel.replaceChildren(head, ...lines.slice(1).map((line) => {
@@ -22,13 +24,13 @@ function show(target, lines) {
 }
 
 export function hideTip() {
+  owner?.removeAttribute("aria-describedby");
   owner = null;
   panel.hidden = true;
 }
 
 // Gives an element a tip; `lines` is asked for when it is needed.
 export function withTip(target, lines) {
-  target.setAttribute("aria-describedby", "tip");
   target.addEventListener("pointerenter", () => show(target, lines()));
   target.addEventListener("pointerleave", (event) => {
     if (event.pointerType === "mouse") hideTip();
