@@ -187,6 +187,42 @@ def test_events_in_a_csv_are_counted_and_their_ids_read_as_on_one_machine(spark,
     assert summary["n_pairs"] == alone.n_pairs and summary["n_validation_pairs"] == 0
 
 
+def test_fractions_add_up_as_on_one_machine(spark, tmp_path):
+    """In ascending order: 0.3 + 0.2 + 0.1, as they come, would be another double."""
+    rows = [(user, "x", n) for user in ("a", "b") for n in (0.3, 0.2, 0.1)]
+    frame = spark.createDataFrame([*rows, ("b", "x", 0.0)], "user string, item string, n double")
+    frame.toPandas().to_csv(tmp_path / "rows.csv", index=False)
+    alone = read_interactions(tmp_path / "rows.csv", count_col="n")
+    config = PrepareConfig(shards=1, validation_share=0.0)
+    prepare(frame.repartition(3), tmp_path / "out", config, Columns(count_col="n"))
+    found = counts_by_pair(users_of(tmp_path / "out"))
+    assert set(found.values()) == set(alone.counts.data.tolist()) == {0.1 + 0.2 + 0.3}
+    assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
+
+
+def test_a_default_file_system_elsewhere_and_a_name_with_a_blank_change_nothing(
+    spark, plays, tmp_path
+):
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    try:
+        out = tmp_path / "made ready"
+        frame = spark.read.parquet(f"file://{plays}")
+        summary = prepare(frame, out, PrepareConfig(shards=2))
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert len(users_of(out)) == summary["n_users"] == 400
+    assert [path.name for path in tmp_path.iterdir()] == ["made ready"]
+
+
+def test_a_part_that_nobody_has_enough_items_for_is_warned_of(spark, tmp_path, caplog):
+    frame = spark.createDataFrame([("a", "x"), ("a", "y"), ("b", "x")], "user string, item string")
+    prepare(frame, tmp_path / "out", PrepareConfig(shards=1, test_share=0.5))
+    assert [record.args for record in caplog.records] == [("validation", 5), ("test", 5)]
+    caplog.clear()
+    prepare(frame, tmp_path / "out", PrepareConfig(shards=1, validation_share=0.0))
+    assert not caplog.records
+
+
 def test_floors_leave_what_they_leave_on_one_machine(spark, plays, tmp_path):
     alone = read_interactions(plays, min_user_items=6, min_item_users=40)
     config = PrepareConfig(min_user_items=6, min_item_users=40, shards=2)
@@ -194,6 +230,7 @@ def test_floors_leave_what_they_leave_on_one_machine(spark, plays, tmp_path):
     sizes = (summary["n_users"], summary["n_items"], summary["n_pairs"])
     assert sizes == (alone.n_users, alone.n_items, alone.n_pairs)
     assert alone.n_users < 400
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()  # nothing is kept on the executors
 
 
 def test_the_order_and_the_parts_of_the_input_change_nothing(spark, plays, prepared, tmp_path):

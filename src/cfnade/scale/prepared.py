@@ -25,6 +25,7 @@ from cfnade.data.ingest.connection import Connection, connect, quote_text
 from cfnade.data.interactions import CountMatrix, as_count_matrix, as_objects
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import DataError, MissingExtraError
+from cfnade.scale.folders import own_folder
 
 FORMAT = 1
 SUMMARY, ITEMS, DISTRIBUTIONS, USERS = "prepared.json", "items", "distributions", "users"
@@ -46,8 +47,9 @@ class Prepared:
 
         Raises:
             DataError: If it is none, not whole, or of another format.
+            ConfigError: If it is no path.
         """
-        folder = Path(folder)
+        folder = own_folder(folder)
         try:
             summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -35,8 +35,9 @@ def split_query(
     """Tell the part of each pair: a column `part`.
 
     The rule is that of `cfnade.data.splitting`: of users with enough items a share of them is held
-    out, one at least and never all. Which ones, and for validation which users, follows from MD5 of the seed and
-    the ids, so it depends on nothing else: not on the order of rows, nor on the engine.
+    out, one at least and never all. Which ones, and for validation which users, follows from MD5
+    of the seed and the ids, so it depends on nothing else: not on the order of rows, nor on the
+    engine.
 
     Args:
         pairs: Table of pairs.
