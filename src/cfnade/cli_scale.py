@@ -162,11 +162,15 @@ def train_command(
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
     if os.environ.get("RANK", "0") != "0":
         return
-    mpr = outcome.validation_mpr
-    judged = "" if mpr is None else f", validation MPR {mpr:.2f} %"
+    judged = "".join(
+        f", {part} MPR {mpr:.2f} %"
+        for part, mpr in (("validation", outcome.validation_mpr), ("test", outcome.test_mpr))
+        if mpr is not None
+    )
+    again = f" (went on after {outcome.resumed_after})" if outcome.resumed_after else ""
     sent = f", {outcome.bytes_per_update / 1e6:.2f} MB exchanged an update"
     console.out.print(
-        f"trained for {outcome.best_epoch} epochs in {outcome.seconds:.1f} s{judged}"
+        f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
         f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
         markup=False,
         highlight=False,
