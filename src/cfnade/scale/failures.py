@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from cfnade.errors import ClusterError, DataError
@@ -26,7 +26,7 @@ def failures_told() -> Iterator[None]:
         yield
     except AnalysisException as error:
         raise DataError(f"Spark cannot do that: {reason_of(error)}") from error
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:  # the last: Java is gone
         raise ClusterError(
             f"Spark could not do it: {reason_of(error)}; the executors' logs tell more"
         ) from error
@@ -35,8 +35,9 @@ def failures_told() -> Iterator[None]:
 def reason_of(error: BaseException) -> str:
     """One line that tells why: of Java's causes the last, of a task's traceback its last line."""
     reason = ""
-    for text in _texts(error):
-        reason = _one_line(text) or reason
+    with suppress(Exception):  # to ask Java what it was, fails if Java itself is gone
+        for text in _texts(error):
+            reason = _one_line(text) or reason
     return f"{reason or type(error).__name__:.{_MOST}}"
 
 
