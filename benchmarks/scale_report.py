@@ -15,8 +15,8 @@ def scale_section(outcome: dict[str, Any], users: dict[str, Any]) -> str:
         "## Beyond one machine",
         "",
         f"`make bench-scale`: {service['n_users']:,} users of the simulated service, "
-        f"{service['n_items']:,} items, {service['n_pairs']:,} pairs, on the two cores of this "
-        "machine; workers of one core, processes of one thread. Seconds without starting Spark; "
+        f"{service['n_items']:,} items, {service['n_pairs']:,} pairs, on two cores; "
+        "workers of one core, processes of one thread. Seconds without starting Spark; "
         "peak memory is that of whole process trees, shared pages counted once.",
         "",
         "| Spark | one worker | two workers | speed-up |",

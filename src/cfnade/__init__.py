@@ -16,6 +16,7 @@ from cfnade.data.splitting import hold_out, split_counts
 from cfnade.errors import (
     ArtifactError,
     CfnadeError,
+    ClusterError,
     ConfigError,
     DataError,
     MissingExtraError,
@@ -31,6 +32,7 @@ __version__ = version("cfnade")
 __all__ = [
     "ArtifactError",
     "CfnadeError",
+    "ClusterError",
     "ConfigError",
     "DataError",
     "Effect",

@@ -14,9 +14,11 @@ from cfnade import cli_options as options
 from cfnade import console
 from cfnade.cli_recommend import Asked as AskedModel
 from cfnade.cli_recommend import Exclude, Model, N, Only
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import ConfigError
 from cfnade.model.artifact import check_place
 from cfnade.recommender import ImplicitCFNADE
+from cfnade.scale.failures import failures_told
+from cfnade.scale.folders import own_folder
 from cfnade.scale.on_spark import train_on_spark
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
@@ -116,6 +118,7 @@ def prepare_command(
         shards=shards,
     )
     columns = Columns(user_col, item_col, count_col, events)
+    out = own_folder(out)
     with _session(master, conf) as session:
         frame = read_frame(session, data, file_format)
         facts = prepare(frame, out, config, columns, from_text=_is_text(data, file_format))
@@ -142,7 +145,7 @@ def train_command(
     While it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume; processes
     that torchrun has restarted (--max-restarts) go on from it by themselves.
     """
-    out = out.resolve()
+    out = own_folder(out)
     check_place(out)
     changes = {"random_state": seed, **options.parse_settings(settings)}
     model = ImplicitCFNADE.from_preset(preset, **changes)
@@ -159,11 +162,15 @@ def train_command(
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
     if os.environ.get("RANK", "0") != "0":
         return
-    mpr = outcome.validation_mpr
-    judged = "" if mpr is None else f", validation MPR {mpr:.2f} %"
+    judged = "".join(
+        f", {part} MPR {mpr:.2f} %"
+        for part, mpr in (("validation", outcome.validation_mpr), ("test", outcome.test_mpr))
+        if mpr is not None
+    )
+    again = f" (went on after {outcome.resumed_after})" if outcome.resumed_after else ""
     sent = f", {outcome.bytes_per_update / 1e6:.2f} MB exchanged an update"
     console.out.print(
-        f"trained for {outcome.best_epoch} epochs in {outcome.seconds:.1f} s{judged}"
+        f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
         f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
         markup=False,
         highlight=False,
@@ -195,6 +202,7 @@ def score_command(
     json_file: options.Json = None,
 ) -> None:
     """Recommend for all users of a table, on Spark."""
+    out = own_folder(out)
     known = AskedModel(model)
     asked = Asked(
         n, not include_seen, known.items(exclude), None if only is None else known.items(only)
@@ -233,13 +241,9 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
             raise ConfigError(f"--conf takes NAME=VALUE, got {pair!r}")
         settings[name] = value
     session = spark_session(master, settings)
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     session.sparkContext.setLogLevel("ERROR")
     try:
-        yield session
-    except (PySparkException, Py4JJavaError) as error:
-        raise DataError(f"Spark could not do it: {str(error).splitlines()[0]:.300}") from error
+        with failures_told():
+            yield session
     finally:
         session.stop()

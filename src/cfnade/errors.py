@@ -5,6 +5,7 @@ CfnadeError
 +-- ConfigError         a setting has no meaning
 +-- MissingExtraError   an optional dependency is not installed
 +-- TrainingError       training cannot go on
++-- ClusterError        a job on a cluster failed
 +-- ArtifactError       a saved model or checkpoint cannot be used
 """
 
@@ -33,6 +34,10 @@ class MissingExtraError(CfnadeError, ImportError):
 
 class TrainingError(CfnadeError, RuntimeError):
     """Training cannot go on."""
+
+
+class ClusterError(CfnadeError, RuntimeError):
+    """A job on a cluster failed."""
 
 
 class ArtifactError(CfnadeError, ValueError):

@@ -63,6 +63,18 @@ def test_a_source_that_is_not_there_is_told(spark, tmp_path):
     ]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_of_tabbed_files_is_read_as_such(spark, tmp_path):
+    folder = tmp_path / "plays"
+    folder.mkdir()
+    for name in ("a.tsv", "b.tsv"):
+        (folder / name).write_text("user\titem\n1,5\tx\n")
+    (folder / "_SUCCESS").touch()
+    frame = read_frame(spark, str(folder))
+    assert format_of(str(folder)) == "csv"
+    assert [tuple(row) for row in frame.collect()] == [("1,5", "x")] * 2
+
+
 def test_wrong_use_ends_in_one_line(capsys, tmp_path):
     assert cli.run(["scale", "train", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
     assert "is not a prepared folder" in capsys.readouterr().err

@@ -1,16 +1,27 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import duckdb
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from cfnade.data.ingest import read_interactions
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError, DataError
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import Prepared, parquet
 from cfnade.scale.source import Columns, run_query
-from cfnade.scale.sql import distributions_query, relative_rating_query, split_query
+from cfnade.scale.sql import (
+    KNOWN,
+    TEST,
+    VALIDATION,
+    distributions_query,
+    relative_rating_query,
+    split_query,
+)
 
 pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]
 
@@ -55,7 +66,6 @@ def test_the_ratings_equal_those_of_one_machine_exactly(prepared):
     dense = np.zeros((len(users), whole.n_items))
     for place, user in enumerate(users):
         dense[place, rows[user]["items"]] = rows[user]["counts"]
-    from scipy.sparse import csr_array
 
     fitted = RelativeRating().fit(csr_array(dense))
     ratings = fitted.transform(csr_array(dense)).toarray()
@@ -65,16 +75,20 @@ def test_the_ratings_equal_those_of_one_machine_exactly(prepared):
         assert np.array_equal(getattr(whole.relative_rating, name), getattr(fitted, name))
 
 
+def n_held_alone(n_items, share):
+    """How many of one user's items one machine holds out."""
+    return hold_out(csr_array(np.ones((1, n_items))), share=share)[1].nnz
+
+
 def test_the_parts_are_held_out_by_the_rule_of_one_machine(prepared):
     n_validated = 0
     for row in users_of(prepared).values():
         n_left = len(row["items"]) + len(row["validation_items"])
         n_items = n_left + len(row["test_items"])
-        is_split = n_items >= 5
-        assert len(row["test_items"]) == (max(1, int(0.1 * n_items + 0.5)) if is_split else 0)
+        assert len(row["test_items"]) == n_held_alone(n_items, 0.1)
         if row["validation_items"]:
             n_validated += 1
-            assert len(row["validation_items"]) == max(1, int(0.1 * n_left + 0.5))
+            assert len(row["validation_items"]) == n_held_alone(n_left, 0.1)
         assert len({*row["items"], *row["validation_items"], *row["test_items"]}) == n_items
     assert 60 < n_validated < 140
     histories, held_out = Prepared.open(prepared).held_out("validation")
@@ -97,7 +111,31 @@ def pairs(tmp_path_factory):
     return path
 
 
-SPLIT = {"test_share": 0.2, "validation_share": 0.1, "validation_threshold": "8", "seed": 5}
+@pytest.mark.parametrize("share", [0.1, 0.145, 0.5, 0.9, 0.99])
+def test_as_many_are_held_out_as_on_one_machine_and_never_all(tmp_path, share):
+    import pandas as pd
+
+    sizes = [*range(1, 60), 100, 200]  # of user k; 0.145 of 100 is a half as a decimal only
+    frame = pd.DataFrame({"user_id": np.repeat(np.arange(len(sizes)), sizes)})
+    frame = frame.assign(item_id=frame.groupby("user_id").cumcount(), n=1.0)
+    frame.to_parquet(tmp_path / "pairs.parquet")
+    query = split_query(
+        f"'{tmp_path / 'pairs.parquet'}'",
+        test_share=share,
+        validation_share=share,
+        validation_threshold="g",
+        seed=0,
+    )
+    found = Counter(duckdb.sql(f"SELECT user_id, part FROM ({query})").fetchall())
+    for user, n_items in enumerate(sizes):
+        n_test = n_held_alone(n_items, share)
+        n_validation = n_held_alone(n_items - n_test, share)
+        parts = [found[user, part] for part in (TEST, VALIDATION, KNOWN)]
+        assert parts == [n_test, n_validation, n_items - n_test - n_validation]
+        assert parts[-1] > 0
+
+
+SPLIT = {"test_share": 0.5, "validation_share": 0.1, "validation_threshold": "8", "seed": 5}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +151,6 @@ def test_the_same_query_text_gives_the_same_rows_on_duckdb_and_on_spark(spark, p
 
 def test_both_queries_of_relative_ratings_equal_the_fitted_ones_exactly(spark, pairs):
     import pandas as pd
-    from scipy.sparse import csr_array
 
     frame = pd.read_parquet(pairs)
     frame = frame[frame["n"] > 0]
@@ -150,6 +187,42 @@ def test_events_in_a_csv_are_counted_and_their_ids_read_as_on_one_machine(spark,
     assert summary["n_pairs"] == alone.n_pairs and summary["n_validation_pairs"] == 0
 
 
+def test_fractions_add_up_as_on_one_machine(spark, tmp_path):
+    """In ascending order: 0.3 + 0.2 + 0.1, as they come, would be another double."""
+    rows = [(user, "x", n) for user in ("a", "b") for n in (0.3, 0.2, 0.1)]
+    frame = spark.createDataFrame([*rows, ("b", "x", 0.0)], "user string, item string, n double")
+    frame.toPandas().to_csv(tmp_path / "rows.csv", index=False)
+    alone = read_interactions(tmp_path / "rows.csv", count_col="n")
+    config = PrepareConfig(shards=1, validation_share=0.0)
+    prepare(frame.repartition(3), tmp_path / "out", config, Columns(count_col="n"))
+    found = counts_by_pair(users_of(tmp_path / "out"))
+    assert set(found.values()) == set(alone.counts.data.tolist()) == {0.1 + 0.2 + 0.3}
+    assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
+
+
+def test_a_default_file_system_elsewhere_and_a_name_with_a_blank_change_nothing(
+    spark, plays, tmp_path
+):
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    try:
+        out = tmp_path / "made ready"
+        frame = spark.read.parquet(f"file://{plays}")
+        summary = prepare(frame, out, PrepareConfig(shards=2))
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert len(users_of(out)) == summary["n_users"] == 400
+    assert [path.name for path in tmp_path.iterdir()] == ["made ready"]
+
+
+def test_a_part_that_nobody_has_enough_items_for_is_warned_of(spark, tmp_path, caplog):
+    frame = spark.createDataFrame([("a", "x"), ("a", "y"), ("b", "x")], "user string, item string")
+    prepare(frame, tmp_path / "out", PrepareConfig(shards=1, test_share=0.5))
+    assert [record.args for record in caplog.records] == [("validation", 5), ("test", 5)]
+    caplog.clear()
+    prepare(frame, tmp_path / "out", PrepareConfig(shards=1, validation_share=0.0))
+    assert not caplog.records
+
+
 def test_floors_leave_what_they_leave_on_one_machine(spark, plays, tmp_path):
     alone = read_interactions(plays, min_user_items=6, min_item_users=40)
     config = PrepareConfig(min_user_items=6, min_item_users=40, shards=2)
@@ -157,6 +230,7 @@ def test_floors_leave_what_they_leave_on_one_machine(spark, plays, tmp_path):
     sizes = (summary["n_users"], summary["n_items"], summary["n_pairs"])
     assert sizes == (alone.n_users, alone.n_items, alone.n_pairs)
     assert alone.n_users < 400
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()  # nothing is kept on the executors
 
 
 def test_the_order_and_the_parts_of_the_input_change_nothing(spark, plays, prepared, tmp_path):

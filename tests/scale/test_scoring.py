@@ -111,6 +111,62 @@ def test_items_that_the_model_lacks_are_left_out_and_counted(spark, model, plays
         score(strange, model, tmp_path / "none", partitions=1)
 
 
+def test_a_default_file_system_elsewhere_changes_nothing(spark, model, prepared, tmp_path):
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    try:
+        scored = score_prepared(spark, prepared, model, tmp_path / "out")
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert scored.n_users == len(rows_of(tmp_path / "out")) == 400
+
+
+def test_an_executor_that_comes_after_scoring_finds_what_it_asks_for(
+    spark, model, prepared, tmp_path
+):
+    score_prepared(spark, prepared, model, tmp_path / "out")
+    context = spark.sparkContext._jsc.sc()
+
+    def executors():
+        ids = context.getExecutorIds()
+        return {ids.apply(k) for k in range(ids.size())}
+
+    before, until = executors(), time.monotonic() + 120
+    for number in before:  # all that were there when the model was shipped
+        assert context.killAndReplaceExecutor(number)
+    while not executors() or executors() & before:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    found = spark.range(0, 40, 1, 4).mapInArrow(lambda batches: batches, "id bigint").count()
+    assert found == 40
+    score_prepared(spark, prepared, model, tmp_path / "again")
+    assert_same(rows_of(tmp_path / "again"), rows_of(tmp_path / "out"))
+
+
+def test_only_recommendations_are_replaced_and_a_failed_job_can_be_tried_again(
+    spark, model, prepared, tmp_path
+):
+    out = tmp_path / "out"
+    (out / "_temporary").mkdir(parents=True)  # what a job that was killed leaves
+    score_prepared(spark, prepared, model, out)
+    before = rows_of(out)
+    with pytest.raises(Exception, match="nothing of the kind"):
+        # The model lacks this item, which only the tasks find out.
+        score_prepared(spark, prepared, model, out, Asked(3, filter_items=["nothing of the kind"]))
+    assert_same(rows_of(out), before)
+    score_prepared(spark, prepared, model, out, Asked(3))
+    assert {len(items) for items, _ in rows_of(out).values()} == {3}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    other = tmp_path / "other"
+    spark.range(3).write.parquet(str(other))
+    with pytest.raises(DataError, match="holds more than recommendations"):
+        score_prepared(spark, prepared, model, other)
+    (out / "letter.txt").write_text("dear")
+    with pytest.raises(DataError, match="holds more than recommendations"):
+        score_prepared(spark, prepared, model, out)
+    assert spark.read.parquet(str(other)).count() == 3
+
+
 def test_the_executors_need_no_torch(spark, model, plays, tmp_path):
     def modules(batches):
         import sys
@@ -149,13 +205,17 @@ def test_a_worker_killed_while_scoring_changes_nothing(own_cluster, model, plays
         stderr=subprocess.PIPE,
         text=True,
     )
+
+    def n_written():
+        return len([*tmp_path.glob(".out-*/**/part-*.parquet"), *(tmp_path / "out").glob("part-*")])
+
     until = time.monotonic() + 400
-    while len(list((tmp_path / "out").rglob("part-*.parquet"))) < 4:  # tasks that are done
+    while n_written() < 4:  # tasks that are done
         assert job.poll() is None and time.monotonic() < until, job.communicate()
         time.sleep(0.02)
     killed = own_cluster.kill_worker(1)
     assert len(killed) > 1  # an executor was running on it
-    n_done = len(list((tmp_path / "out").rglob("part-*.parquet")))
+    n_done = n_written()
     said, told = job.communicate(timeout=500)
     assert job.returncode == 0, told
     assert n_done < 60  # it was killed while there was work left

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,12 @@ import pytest
 from scipy.sparse import vstack
 
 from cfnade.errors import ConfigError, DataError
+from cfnade.evaluation.evaluate import evaluate
+from cfnade.fitting import Callbacks
 from cfnade.model.artifact import load_artifact
 from cfnade.model.config import ModelConfig, TrainingConfig
-from tests.scale.cluster import descendants, environment
+from cfnade.recommender import ImplicitCFNADE
+from tests.scale.cluster import descendants, environment, free_port
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
@@ -143,6 +147,10 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
         train(MODEL, TrainingConfig(warm_start=True), rows)
     with pytest.raises(ConfigError, match="batches of 2 are too small"):
         rows.batches(TrainingConfig(batch_size=2), 1, np.random.default_rng(0))
+    refused = {"validation_users": 5, "validation_share": 0.2, "memory_limit": "4GB", "refit": True}
+    for name, value in refused.items():
+        with pytest.raises(ConfigError, match=f"{name} .*leave it out"):
+            train_prepared(folder, tmp_path / "model", {name: value})
     with pytest.raises(ConfigError, match="no direct path"):
         train_prepared(folder, tmp_path / "model", {"direct_gain": 2.0})
     with pytest.raises(DataError, match="not a prepared folder"):
@@ -225,7 +233,7 @@ def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
     long = settings(max_epochs=400, patience=400)
     command = torchrun("scale", "train", folder, "--out", tmp_path / "m", *long)
     job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
-    kill_a_rank(job, tmp_path / "m.checkpoint")
+    kill_a_rank([job], tmp_path / "m.checkpoint")
     _, told = job.communicate(timeout=200)
     assert job.returncode != 0
     assert "lost another one" in told and "--resume" in told
@@ -235,12 +243,76 @@ def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
 
     # Another number of processes may go on: who is in a batch does not depend on it.
     n_more = n_done + 4
+    whole = {**SETTINGS, "max_epochs": n_more, "patience": 400}
+    everything = train_prepared(folder, tmp_path / "whole", whole)
+    assert everything.resumed_after == 0
+    shutil.copytree(tmp_path / "m.checkpoint", tmp_path / "one.checkpoint")
+    epochs = []
+    callbacks = Callbacks(on_epoch=lambda epoch: epochs.append(epoch.number))
+    alone = train_prepared(folder, tmp_path / "one", whole, resume=True, callbacks=callbacks)
+    assert alone.resumed_after == n_done
+    assert epochs == list(range(n_done + 1, n_more + 1))  # no epoch was run again
     short = settings(max_epochs=n_more, patience=400)
     done = run(torchrun("scale", "train", folder, "--out", tmp_path / "m", "--resume", *short))
     assert done.returncode == 0, done.stderr
-    whole = {**SETTINGS, "max_epochs": n_more, "patience": 400}
-    train_prepared(folder, tmp_path / "whole", whole)
-    assert largest_difference(weights(tmp_path / "m"), weights(tmp_path / "whole")) < 1e-4
+    assert f"(went on after {n_done})" in done.stdout
+    for name in ("one", "m"):
+        assert largest_difference(weights(tmp_path / name), weights(tmp_path / "whole")) < 1e-4
+
+
+def test_a_resumed_run_tells_the_bytes_of_its_own_updates(folder, tmp_path):
+    script = tmp_path / "again.py"
+    script.write_text(AGAIN)
+    command = torchrun(n_processes=2)
+    command[command.index("-m", 3) :] = [str(script), str(folder), str(tmp_path / "m")]
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    for whole, resumed, resumed_after in told:
+        assert resumed == pytest.approx(whole, rel=0.05)  # not a tenth of it
+        assert resumed_after == 18
+    assert len(told) == 2
+
+
+AGAIN = """
+import json, shutil, sys
+from pathlib import Path
+from cfnade.fitting import Callbacks
+from cfnade.scale import exchange
+from cfnade.scale.training import train_prepared
+
+folder, out = sys.argv[1], Path(sys.argv[2])
+settings = {"n_hidden": 8, "batch_size": 40, "max_epochs": 20, "patience": 99}
+kept, checkpoint = out.with_name("kept"), out.with_name("m.checkpoint")
+
+def keep(epoch):
+    if epoch.number == 18:
+        shutil.copytree(checkpoint, kept)
+
+whole = train_prepared(folder, out, settings, callbacks=Callbacks(on_epoch=keep))
+if exchange.process_number() == 0:
+    kept.rename(checkpoint)
+resumed = train_prepared(folder, out, settings, resume=True)
+print(json.dumps([whole.bytes_per_update, resumed.bytes_per_update, resumed.resumed_after]))
+"""
+
+
+def test_a_checkpoint_of_other_shards_is_refused(folder, tmp_path):
+    from cfnade.errors import ArtifactError
+
+    rows = ShardedRows(Prepared.open(folder), 30.0)
+    others = write_prepared(tmp_path / "prepared")
+    first, second, *_ = sorted((others / "users").glob("*.parquet"))
+    first.rename(tmp_path / "aside")
+    second.rename(first)  # the same users, and the same files in another order
+    (tmp_path / "aside").rename(second)
+    again = ShardedRows(Prepared.open(others), 30.0)
+    assert rows.identity() != again.identity()
+    two = [ShardedRows(Prepared.open(folder), 30.0, process=k, n_processes=2) for k in range(2)]
+    assert [part.identity() for part in two] == [rows.identity()] * 2
+    train(MODEL, TRAINING, rows, checkpoint=tmp_path / "c")
+    with pytest.raises(ArtifactError, match="made with other data"):
+        train(MODEL, TRAINING, again, checkpoint=tmp_path / "c", resume=True)
 
 
 def test_torchrun_starts_a_killed_job_again_if_asked_to(folder, tmp_path):
@@ -248,21 +320,54 @@ def test_torchrun_starts_a_killed_job_again_if_asked_to(folder, tmp_path):
     command = torchrun(
         "scale", "train", folder, "--out", tmp_path / "m", *long, options=["--max-restarts=1"]
     )
-    job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
-    kill_a_rank(job, tmp_path / "m.checkpoint")
-    _, told = job.communicate(timeout=400)
+    job = start(command)
+    kill_a_rank([job], tmp_path / "m.checkpoint")
+    said, told = job.communicate(timeout=400)
     assert job.returncode == 0, told
+    assert "(went on after " in said
     train_prepared(folder, tmp_path / "one", {**SETTINGS, "max_epochs": 60, "patience": 400})
     assert largest_difference(weights(tmp_path / "m"), weights(tmp_path / "one")) < 1e-4
 
 
-def kill_a_rank(job, checkpoint):
+def test_two_machines_go_on_though_only_one_of_them_counts_the_restart(folder, tmp_path):
+    """An agent of `torchrun` each: the one whose process fails counts it, the other does not."""
+    options = [
+        "--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job",
+        "--max-restarts=1", "--local-addr=127.0.0.1",
+    ]  # fmt: skip
+    long = settings(max_epochs=60, patience=400)
+    command = torchrun(
+        "scale", "train", folder, "--out", tmp_path / "m", *long, n_processes=1, options=options
+    )
+    agents = [start(command) for _ in range(2)]
+    try:
+        kill_a_rank(agents, tmp_path / "m.checkpoint")
+        ends = [agent.communicate(timeout=200) for agent in agents]
+    finally:
+        for agent in agents:
+            if agent.poll() is None:
+                for pid in [*descendants(agent.pid), agent.pid]:
+                    os.kill(pid, signal.SIGKILL)
+    assert [agent.returncode for agent in agents] == [0, 0], ends
+    assert "(went on after " in "".join(said for said, _ in ends)
+    train_prepared(folder, tmp_path / "one", {**SETTINGS, "max_epochs": 60, "patience": 400})
+    assert largest_difference(weights(tmp_path / "m"), weights(tmp_path / "one")) < 1e-4
+
+
+def start(command):
+    return subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def kill_a_rank(jobs, checkpoint):
     """Kill the second process, as soon as there is a checkpoint."""
     until = time.monotonic() + 300
     while not (checkpoint / "state.json").exists():
-        assert job.poll() is None and time.monotonic() < until, job.communicate()
+        for job in jobs:
+            assert job.poll() is None and time.monotonic() < until, job.communicate()
         time.sleep(0.01)
-    for pid in descendants(job.pid):
+    for pid in [pid for job in jobs for pid in descendants(job.pid)]:
         if b"\0RANK=1\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
             os.kill(pid, signal.SIGKILL)
             return
@@ -278,3 +383,95 @@ def test_spark_starts_the_same_training(spark, prepared, tmp_path):
     alone = train_prepared(prepared, tmp_path / "one", changes)
     assert together.best_epoch == alone.best_epoch and together.bytes_per_update > 0
     assert largest_difference(weights(tmp_path / "one"), weights(tmp_path / "two")) < 1e-5
+    assert together.test_mpr == pytest.approx(alone.test_mpr, abs=1e-3)
+    told = json.loads((tmp_path / "two" / "model.json").read_text())["metrics"]
+    assert told["test_mpr"] == together.test_mpr
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_test_part_is_judged_as_on_one_machine(prepared, tmp_path):
+    import pyarrow.parquet as pq
+    from scipy.sparse import csr_array
+
+    outcome = train_prepared(prepared, tmp_path / "m", {**SETTINGS, "max_epochs": 2})
+    whole = Prepared.open(prepared)
+    known, held = [], []
+    for path in whole.shards:
+        for row in pq.read_table(path).to_pylist():
+            known.append(np.zeros(whole.n_items))
+            held.append(np.zeros(whole.n_items))
+            for part in ("", "validation_"):
+                known[-1][row[f"{part}items"]] = row[f"{part}counts"]
+            held[-1][row["test_items"]] = row["test_counts"]
+    model = ImplicitCFNADE.load(tmp_path / "m")
+    counts = csr_array(np.array(held))
+    relevance = whole.relative_rating.transform(counts)
+    judged = evaluate(model, csr_array(np.array(known)), counts, relevance)
+    assert outcome.test_mpr == pytest.approx(judged.metrics["mpr"], abs=1e-4)
+    assert outcome.test_mpr < 45
+
+
+# What the processes agree on ------------------------------------------------------------------
+
+
+def names_agreed_on(store, ranks, n, timeout=20.0):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from cfnade.scale.exchange import agreed_name
+
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(lambda rank: agreed_name(store, rank, n, timeout), ranks))
+
+
+def test_each_start_agrees_on_a_name_of_its_own_whoever_was_there_before():
+    import datetime
+
+    store = torch.distributed.HashStore()
+    store.set_timeout(datetime.timedelta(seconds=20))
+    (first,) = set(names_agreed_on(store, [2, 0, 1], 3))
+    store.set("cfnade/asks/2", "gone")  # of a start that not all lived to see
+    with pytest.raises(RuntimeError, match="only 1 of 3 processes came"):
+        names_agreed_on(store, [0], 3, timeout=0.1)
+    (second,) = set(names_agreed_on(store, [0, 1, 2], 3))
+    (third,) = set(names_agreed_on(store, [1, 2, 0], 3))
+    assert len({first, second, third}) == 3
+
+
+def test_processes_that_find_different_checkpoints_stop(tmp_path):
+    script = tmp_path / "differ.py"
+    script.write_text(DIFFER)
+    command = torchrun(n_processes=2)
+    command[command.index("-m", 3) :] = [str(script)]
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("1 of 2 processes found something else in the checkpoint") == 2
+    assert done.stdout.count("the first says [7, 2]") == 2
+
+
+DIFFER = """
+from cfnade.errors import TrainingError
+from cfnade.scale import exchange
+
+with exchange.joined() as together:
+    number = exchange.process_number()
+    together.check_same([3, 4], "the same")
+    print("the first says", exchange.from_first(together, [7 + number, 2]), flush=True)
+    try:
+        together.check_same([3, number], "the checkpoint")
+    except TrainingError as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_gpu_is_used_if_each_process_of_the_machine_has_one(monkeypatch):
+    from cfnade.scale.exchange import _own_gpu
+
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert _own_gpu() is None
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    for n_gpus, device in ((1, None), (2, torch.device("cuda", 1))):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda n=n_gpus: n)
+        assert _own_gpu() == device

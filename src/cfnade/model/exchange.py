@@ -54,6 +54,18 @@ class Exchange(Protocol):
         """
         ...
 
+    def check_same(self, numbers: Sequence[int], what: str) -> None:
+        """Make sure that all processes have the same numbers.
+
+        Args:
+            numbers: As many everywhere.
+            what: Where they are from, for the message.
+
+        Raises:
+            TrainingError: In all processes, if one of them has others than the first.
+        """
+        ...
+
 
 class Alone:
     """One process, whose sums are what it has."""
@@ -68,3 +80,6 @@ class Alone:
     ) -> tuple[Tensor, list[Tensor]]:
         """The rows as they are."""
         return rows, list(values)
+
+    def check_same(self, numbers: Sequence[int], what: str) -> None:
+        """There is nobody to differ from."""

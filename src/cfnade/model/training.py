@@ -116,6 +116,7 @@ def train(
     run = _Run(model, training, ratings, start, trained_items, exchange)
     if resume and checkpoint is not None:
         run.load(checkpoint)
+        run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
     while not run.is_finished:
         started = time.perf_counter()
         loss = run.epoch(on_step, checkpoint)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfnade.errors import ConfigError, TrainingError
+from cfnade.scale.failures import reason_of
+from cfnade.scale.folders import own_folder
 from cfnade.scale.prepared import Prepared
 from cfnade.scale.training import TrainedModel, train_prepared
 
@@ -39,6 +41,7 @@ def train_on_spark(
     Raises:
         ConfigError, DataError, TrainingError: As for `train_prepared`.
     """
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.ml.torch.distributor import TorchDistributor
 
@@ -49,14 +52,14 @@ def train_on_spark(
     try:
         outcome = distributor.run(
             train_prepared,
-            str(prepared.folder.resolve()),
-            str(Path(out).resolve()),
+            str(prepared.folder),
+            str(own_folder(out)),
             dict(settings or {}),
             resume=resume,
         )
-    except (PySparkException, RuntimeError) as error:
+    except (PySparkException, Py4JError, RuntimeError) as error:
         raise TrainingError(
-            f"training on Spark failed ({str(error).splitlines()[0]:.200}); the executors' logs "
+            f"training on Spark failed ({reason_of(error)}); the executors' logs "
             "tell why; go on from the checkpoint with resume"
         ) from error
     assert isinstance(outcome, TrainedModel)

@@ -6,13 +6,16 @@ Nothing that grows with the users or the pairs is ever on the driver; what grows
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfnade.data.feedback import check_number
+from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import ConfigError, DataError
+from cfnade.scale.folders import for_spark, own_folder
 from cfnade.scale.prepared import (
     DISTRIBUTIONS,
     FORMAT,
@@ -36,14 +39,17 @@ from cfnade.scale.sql import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BROADCAST_UP_TO = 5_000_000
-"""Rows of the count distributions up to which every executor gets all of them, some 100 bytes each;
-counts that hardly ever repeat, such as seconds, have more, and are joined by an exchange."""
+BROADCAST_UP_TO = 500_000
+"""Rows of the count distributions up to which every executor gets all of them, some 100 bytes each,
+and the driver once; counts that hardly ever repeat, such as seconds, have more, and are joined by
+an exchange."""
 
 ROW_GROUP_BYTES = 4 << 20
 """Of a shard: training holds one row group of each shard in memory."""
 
 _STAGE = ".pairs"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def prepare(
     """
     from pyspark.sql import functions as F
 
-    config, out = config or PrepareConfig(), Path(out).resolve()
+    config, out = config or PrepareConfig(), own_folder(out)
     _make_room(out)
     checked = check_frame(frame, columns, from_text=from_text)
     pairs = with_floors(checked.pairs(), config.min_user_items, config.min_item_users)
@@ -121,9 +127,18 @@ def prepare(
         ),
     )
     split = _written(split, out / _STAGE)  # read more than once below
+    pairs.unpersist()
     facts = _facts(split)
     if facts["n_pairs"] == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
+    for part in PARTS:
+        share = getattr(config, f"{part}_share")
+        if share > 0 and facts[f"n_{part}_pairs"] == 0:
+            logger.warning(
+                "nothing is held out for %s: no user who was chosen has %d items or more",
+                part,
+                MIN_ITEMS,
+            )
 
     numbered = (
         split.select("item_id")
@@ -166,8 +181,8 @@ def _make_room(out: Path) -> None:
 
 def _written(frame: DataFrame, folder: Path) -> DataFrame:
     """Write a frame, and give what was written."""
-    frame.write.parquet(str(folder), compression="zstd")
-    return frame.sparkSession.read.parquet(str(folder))
+    frame.write.parquet(for_spark(folder), compression="zstd")
+    return frame.sparkSession.read.parquet(for_spark(folder))
 
 
 def _facts(split: DataFrame) -> dict[str, Any]:
@@ -234,7 +249,7 @@ def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
     )
     in_order = users.sortWithinPartitions(F.md5(F.col("user").cast("string")), "user")
     in_order.write.option("parquet.block.size", ROW_GROUP_BYTES).parquet(
-        str(folder), compression="zstd"
+        for_spark(folder), compression="zstd"
     )
 
 

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +26,11 @@ from cfnade.data.ingest.connection import Connection, connect, quote_text
 from cfnade.data.interactions import CountMatrix, as_count_matrix, as_objects
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import DataError, MissingExtraError
+from cfnade.scale.folders import own_folder
 
 FORMAT = 1
 SUMMARY, ITEMS, DISTRIBUTIONS, USERS = "prepared.json", "items", "distributions", "users"
+_LISTS = ("items", "counts")
 PARTS = ("validation", "test")
 """What may be held out."""
 
@@ -46,8 +49,9 @@ class Prepared:
 
         Raises:
             DataError: If it is none, not whole, or of another format.
+            ConfigError: If it is no path.
         """
-        folder = Path(folder)
+        folder = own_folder(folder)
         try:
             summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -124,6 +128,29 @@ class Prepared:
                 _unnested(connection, "items", "counts", shape),
                 _unnested(connection, "held_items", "held_counts", shape),
             )
+
+    def test_histories(self, shards: Iterable[Path]) -> Iterator[tuple[CountMatrix, CountMatrix]]:
+        """Histories of users of whom something is held out for the test, and that, in pieces.
+
+        Args:
+            shards: Some of the files of users. One row group of them is in memory at a time.
+
+        Yields:
+            Counts of all that is not of the test part, and of that; (n_judged, n_items) each.
+        """
+        parts = [f"{part}{name}" for part in ("", "validation_", "test_") for name in _LISTS]
+        for path in shards:
+            file = parquet().ParquetFile(path)
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=parts)
+                train, validation, test = (
+                    lists_to_rows(table, items, counts, self.n_items)
+                    for items, counts in zip(parts[::2], parts[1::2], strict=True)
+                )
+                judged = np.flatnonzero(np.diff(test.indptr))
+                if judged.size:
+                    known = (train + validation)[judged]
+                    yield as_count_matrix(known), as_count_matrix(test[judged])
 
 
 def _unnested(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import shutil
 import tarfile
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +23,11 @@ from numpy.typing import NDArray
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.interactions import as_count_matrix, places_among
 from cfnade.errors import DataError
+from cfnade.model.files import replace_folder
 from cfnade.recommendation_file import as_columns
 from cfnade.recommender import ImplicitCFNADE
-from cfnade.scale.prepared import USERS, Prepared, lists_to_rows
+from cfnade.scale.folders import for_spark, own_folder
+from cfnade.scale.prepared import USERS, Prepared, lists_to_rows, parquet
 from cfnade.scale.source import Columns, check_frame
 from cfnade.threads import limited_threads
 
@@ -37,6 +38,10 @@ logger = logging.getLogger(__name__)
 
 PARTITIONS = 200
 """Of users, unless told otherwise: one of them is what is done again if an executor is lost."""
+
+
+COLUMNS = ("user_id", "item_id", "rank", "probability")
+"""Of what is written."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,9 @@ def score(
         How many there were.
 
     Raises:
-        DataError: If the data cannot be used, or the model knows none of its items.
+        DataError: If the data cannot be used, the model knows none of its items, or something else
+            is in the place.
+        ConfigError: If the place is no path.
         ArtifactError: If there is no such model.
     """
     from pyspark.sql import Observation
@@ -117,7 +124,7 @@ def score(
         .agg(F.sort_array(F.collect_list(F.when(is_known, F.struct("code", "n")))).alias("known"))
         .select("user_id", F.col("known.code").alias("items"), F.col("known.n").alias("counts"))
     )
-    written = _recommend(histories, Path(model), Path(out), asked or Asked(), catalogue, None)
+    written = _recommend(histories, Path(model), own_folder(out), asked or Asked(), catalogue)
     n_unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
     if n_unknown == n_pairs:
         raise DataError(
@@ -163,14 +170,16 @@ def score_prepared(
             "the model; score the table they came from, or train it again"
         )
     parts = ("", "validation_", "test_")
-    histories = session.read.parquet(str(prepared.folder.resolve() / USERS)).selectExpr(
+    histories = session.read.parquet(for_spark(prepared.folder / USERS)).selectExpr(
         "user AS user_id",
         f"concat({', '.join(f'{part}items' for part in parts)}) AS items",
         f"concat({', '.join(f'{part}counts' for part in parts)}) AS counts",
     )
     with _a_task_for_each_file(session):
         return Scored(
-            *_recommend(histories, Path(model), Path(out), asked or Asked(), catalogue, column_of)
+            *_recommend(
+                histories, Path(model), own_folder(out), asked or Asked(), catalogue, column_of
+            )
         )
 
 
@@ -203,45 +212,73 @@ def _recommend(
     out: Path,
     asked: Asked,
     catalogue: Catalogue,
-    column_of: NDArray[np.integer] | None,
+    column_of: NDArray[np.integer] | None = None,
 ) -> tuple[int, int]:
-    """Write recommendations; how many users and rows there were."""
+    """Write recommendations; how many users and rows there were.
+
+    They are written beside the place and moved there at the end: a job that fails leaves what was
+    there before.
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    out = out.resolve()
-    if out.exists() and not (out / "_SUCCESS").exists():
-        raise DataError(f"{out} exists and was not written by Spark; choose another place")
+    _check_place(out)
+    new = out.with_name(f".{out.name}-{uuid.uuid4().hex}")
     user_type = histories.schema["user_id"].dataType.simpleString()
     schema = (
         f"user_id {user_type}, item_id {'bigint' if _are_numbers(catalogue) else 'string'}, "
         "rank int, probability float"
     )
-    with _shipped(histories.sparkSession, model) as name:
-        task = partial(_recommend_batches, archive=name, asked=asked, column_of=column_of)
-        written = Observation()
+    name = _ship(histories.sparkSession, model)
+    task = partial(_recommend_batches, archive=name, asked=asked, column_of=column_of)
+    written = Observation()
+    try:
         histories.mapInArrow(task, schema).observe(
             written,
             F.count_if(F.col("rank") == 1).alias("n_users"),
             F.count(F.lit(1)).alias("n_rows"),
-        ).write.parquet(str(out), mode="overwrite", compression="zstd")
-        return written.get["n_users"], written.get["n_rows"]
-
-
-@contextmanager
-def _shipped(session: SparkSession, model: Path) -> Iterator[str]:
-    """Ship a folder to every executor that will need it; the name to find it by there."""
-    name = f"cfnade-model-{uuid.uuid4().hex}"
-    folder = tempfile.mkdtemp(prefix="cfnade-")
-    try:
-        packed = Path(folder) / f"{name}.tar"
-        with tarfile.open(packed, "w") as archive:
-            for path in sorted(model.iterdir()):
-                archive.add(path, path.name)
-        session.sparkContext.addArchive(f"{packed}#{name}")
-        yield name
+        ).write.parquet(for_spark(new), compression="zstd")
+        replace_folder(new, out)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
+    return written.get["n_users"], written.get["n_rows"]
+
+
+def _check_place(out: Path) -> None:
+    """Refuse to replace anything but recommendations, or what an attempt at them has left."""
+    if not out.exists():
+        return
+    is_ours = out.is_dir() and all(_is_part_of_ours(path) for path in out.iterdir())
+    if not is_ours:
+        raise DataError(
+            f"{out} exists and holds more than recommendations ({', '.join(COLUMNS)}); choose "
+            "another place"
+        )
+
+
+def _is_part_of_ours(path: Path) -> bool:
+    """Whether a file is one that Spark wrote with our columns, or a mark that it leaves."""
+    if path.suffix == ".parquet" and path.is_file():
+        try:
+            return tuple(parquet().read_schema(path).names) == COLUMNS
+        except (OSError, ValueError):
+            return False
+    return path.name in ("_SUCCESS", "_temporary") or path.name.endswith(".crc")
+
+
+def _ship(session: SparkSession, model: Path) -> str:
+    """Ship a folder to every executor that will need it; the name to find it by there.
+
+    Executors that come later ask for it as well, whatever they are to do, so it stays as long as
+    the application does.
+    """
+    name = f"cfnade-model-{uuid.uuid4().hex}"
+    packed = Path(session.sparkContext._temp_dir) / f"{name}.tar"
+    with tarfile.open(packed, "w") as archive:
+        for path in sorted(model.iterdir()):
+            archive.add(path, path.name)
+    session.sparkContext.addArchive(f"{packed}#{name}")
+    return name
 
 
 def _recommend_batches(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cfnade.errors import ConfigError, DataError, MissingExtraError
+from cfnade.scale.failures import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ def spark_session(
         ConfigError: If there is no Java, or the cluster cannot be reached.
     """
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -40,9 +42,9 @@ def spark_session(
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise ConfigError(
-            f"Spark does not start ({str(error).splitlines()[0]:.200}); it needs Java 17 or later "
+            f"Spark does not start ({reason_of(error)}); it needs Java 17 or later "
             "(JAVA_HOME or `java` on the path), and a master that can be reached"
         ) from error
 
@@ -67,21 +69,19 @@ def read_frame(session: SparkSession, source: str, file_format: str | None = Non
         file_format = file_format or format_of(source)
         reader = session.read.format(file_format)
         if file_format == "csv":
-            separator = "\t" if ".tsv" in Path(source).name else ","
+            is_tabbed = any(".tsv" in name for name in _names(source))
+            separator = "\t" if is_tabbed else ","
             reader = reader.options(header="true", sep=separator, escape='"')
         return reader.load(source)
     except PySparkException as error:
         raise DataError(
-            f"Spark cannot read {source} as {file_format}: {str(error).splitlines()[0]:.200}"
+            f"Spark cannot read {source} as {file_format}: {reason_of(error)}"
         ) from error
 
 
 def format_of(source: str) -> str:
     """The format of files by their names: CSV where they say so, else Parquet."""
-    names = [Path(source).name]
-    if Path(source).is_dir():
-        names = [path.name for path in sorted(Path(source).iterdir())]
-    for name in names:
+    for name in _names(source):
         if ".csv" in name or ".tsv" in name:
             return "csv"
         if name.endswith((".json", ".jsonl")):
@@ -89,3 +89,11 @@ def format_of(source: str) -> str:
         if name.endswith(".orc"):
             return "orc"
     return "parquet"
+
+
+def _names(source: str) -> list[str]:
+    """Of a folder, its files that hold data; else its own."""
+    place = Path(source)
+    if not place.is_dir():
+        return [place.name]
+    return [path.name for path in sorted(place.iterdir()) if not path.name.startswith((".", "_"))]

@@ -6,6 +6,7 @@ from how many processes there are: each has some of the shards, and the users of
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ class ShardedRows:
             )
         first, end = (len(shards) * k // n_processes for k in (process, process + 1))
         self.own = list(enumerate(shards))[first:end]
+
+    @property
+    def own_paths(self) -> list[Path]:
+        """The shards of this process."""
+        return [path for _, path in self.own]
 
     @property
     def n_users(self) -> int:
@@ -126,8 +132,12 @@ class ShardedRows:
             yield csr_array(likes), Part(int(n_taken[:first].sum()), int(n_taken.sum()))
 
     def identity(self) -> list[Any]:
-        """Sizes and checksum of the prepared data; the number of processes is no part of it."""
-        return [self.n_users, self.prepared.n_items, self.prepared.summary["checksum"]]
+        """Sizes and checksum of the prepared data, and how it is cut into shards.
+
+        The number of processes is no part of it: who is in a batch does not depend on it.
+        """
+        shards = hashlib.sha256(self.sizes.astype("<i8").tobytes()).hexdigest()[:16]
+        return [self.n_users, self.prepared.n_items, self.prepared.summary["checksum"], shards]
 
 
 class _Lane:

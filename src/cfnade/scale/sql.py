@@ -35,8 +35,9 @@ def split_query(
     """Tell the part of each pair: a column `part`.
 
     The rule is that of `cfnade.data.splitting`: of users with enough items a share of them is held
-    out, one at least. Which ones, and for validation which users, follows from MD5 of the seed and
-    the ids, so it depends on nothing else: not on the order of rows, nor on the engine.
+    out, one at least and never all. Which ones, and for validation which users, follows from MD5
+    of the seed and the ids, so it depends on nothing else: not on the order of rows, nor on the
+    engine.
 
     Args:
         pairs: Table of pairs.
@@ -70,12 +71,21 @@ def hash_threshold(share: float) -> str:
 
 
 def _n_held(n_items: str, share: float) -> str:
-    """How many of a user's items are held out."""
+    """How many of a user's items are held out, as `hold_out` has it: halves go to the even number.
+
+    The share is a double, as it is there: as a decimal, 0.145 of 100 would be a half.
+    """
     if share == 0.0:
         return "0"
+    exact = f"(CAST('{share!r}' AS DOUBLE) * {n_items})"
+    is_up = (
+        f"{exact} - floor({exact}) > 0.5 "
+        f"OR ({exact} - floor({exact}) = 0.5 AND floor({exact}) % 2 = 1)"
+    )
+    rounded = f"CAST(floor({exact}) AS BIGINT) + CASE WHEN {is_up} THEN 1 ELSE 0 END"
     return (
         f"CASE WHEN {n_items} >= {MIN_ITEMS} "
-        f"THEN greatest(1, CAST(floor({share!r} * {n_items} + 0.5) AS BIGINT)) ELSE 0 END"
+        f"THEN least({n_items} - 1, greatest(1, {rounded})) ELSE 0 END"
     )
 
 

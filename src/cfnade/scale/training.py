@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cfnade.errors import ConfigError, MissingExtraError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
@@ -21,8 +22,12 @@ from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.exchange import Exchange
 from cfnade.model.inference import NumpyNetwork
 from cfnade.recommender import ImplicitCFNADE
+from cfnade.scale.folders import own_folder
 from cfnade.scale.prepared import Prepared
 from cfnade.threads import available_threads, limited_threads
+
+if TYPE_CHECKING:
+    from cfnade.model.training import Epoch
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +42,14 @@ class TrainedModel:
     validation_mpr: float | None
     """Of that epoch, in percent; None without a validation part."""
 
+    test_mpr: float | None
+    """Of the network on the test part, in percent; None without one."""
+
+    resumed_after: int
+    """Epochs that were done before, by the checkpoint; 0 if it began anew."""
+
     bytes_per_update: float
-    """Handed over to the other processes by each one, on average; 0 alone."""
+    """Handed over to the other processes by each one, on average, in this run; 0 alone."""
 
     seconds: float
     """Of all epochs, resumed ones included."""
@@ -80,7 +91,7 @@ def train_prepared(
         from cfnade.scale.shards import ShardedRows
     except ImportError as error:
         raise MissingExtraError("torch", "train", "training") from error
-    prepared, out = Prepared.open(folder), Path(out)
+    prepared, out = Prepared.open(folder), own_folder(out)
     check_place(out)
     checkpoint = out.with_name(out.name + ".checkpoint")
     estimator = ImplicitCFNADE().set_params(**(settings or {}))
@@ -96,25 +107,31 @@ def train_prepared(
             process=processes.process_number(),
             n_processes=processes.n_processes(),
         )
-        resume = resume or (processes.n_restarts() > 0 and checkpoint.exists())
+        is_again = processes.is_started_again(exchange)
+        wanted = resume or (is_again and checkpoint.exists())
+        resume = bool(processes.from_first(exchange, [wanted])[0])  # all do what the first does
         if not resume and exchange.is_first:
             shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
+        progress = _Progress(callbacks if exchange.is_first else Callbacks())
+        n_bytes = getattr(exchange, "n_bytes", 0)
         trained = train(
             model,
             training,
             rows,
             exchange=exchange,
             validate=_validator(prepared, exchange),
-            on_epoch=callbacks.on_epoch if exchange.is_first else None,
-            on_step=callbacks.on_step if exchange.is_first else None,
+            on_epoch=progress.on_epoch,
+            on_step=progress.on_step,
             checkpoint=checkpoint,
             resume=resume,
         )
-        n_updates = max(1, training.updates_per_epoch(rows.n_users) * len(trained.epochs))
+        n_bytes = getattr(exchange, "n_bytes", 0) - n_bytes
         outcome = TrainedModel(
             trained.best_epoch,
             trained.epochs[trained.best_epoch - 1].validation_mpr if trained.best_epoch else None,
-            getattr(exchange, "n_bytes", 0) / n_updates,
+            _test_mpr(prepared, rows.own_paths, trained.network, exchange),
+            len(trained.epochs) - progress.n_epochs,
+            n_bytes / max(1, progress.n_updates),
             trained.epochs[-1].seconds if trained.epochs else 0.0,
         )
         if exchange.is_first:
@@ -123,12 +140,44 @@ def train_prepared(
     return outcome
 
 
+class _Progress:
+    """Counts what this run does of a training, and passes it on."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self.n_epochs = self.n_updates = 0
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        """After each one."""
+        self.n_epochs += 1
+        if self._callbacks.on_epoch is not None:
+            self._callbacks.on_epoch(epoch)
+
+    def on_step(self, number: int, n_steps: int) -> None:
+        """After each update."""
+        self.n_updates += 1
+        if self._callbacks.on_step is not None:
+            self._callbacks.on_step(number, n_steps)
+
+
 def _check(told: Mapping[str, Any]) -> None:
     """Refuse settings that have no meaning on shards."""
     if told["relative_rating"] is not None:
         raise ConfigError("relative_rating is what was prepared; leave it out")
     if told["refit"]:
         raise ConfigError("refit has no meaning on a prepared folder; leave it out")
+    usual = ImplicitCFNADE().get_params()
+    for name in ("validation_share", "validation_users"):
+        if told[name] != usual[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{name} is what was prepared; leave it out, and prepare with {option}"
+            )
+    if told["memory_limit"] is not None:
+        raise ConfigError(
+            "memory_limit has no meaning on a prepared folder, of which a row group a shard is in "
+            "memory; leave it out"
+        )
     if told["direct_gain"] is not None or told["direct_neighbours"] is not None:
         raise ConfigError("there is no direct path on a prepared folder; leave out direct_*")
 
@@ -165,6 +214,26 @@ def _validator(prepared: Prepared, exchange: Exchange) -> Callable[[NumpyNetwork
     return validate
 
 
+def _test_mpr(
+    prepared: Prepared, shards: Iterable[Path], network: NumpyNetwork, exchange: Exchange
+) -> float | None:
+    """MPR on the test part, by all that is not of it; each process judges its own shards."""
+    from cfnade.scale.exchange import weighted_mean
+
+    if not prepared.summary.get("n_test_pairs"):
+        return None
+    ratings = prepared.relative_rating
+    scorer, total, weight = NetworkScorer(network, ratings), 0.0, 0.0
+    for histories, held_out in prepared.test_histories(shards):
+        relevance = ratings.transform(held_out)
+        own = float(relevance.sum())
+        if own > 0:
+            total += own * mean_percentage_ranking(scorer, histories, held_out, relevance)
+            weight += own
+    mpr = weighted_mean(exchange, total / weight if weight else 0.0, weight)
+    return None if math.isnan(mpr) else mpr  # only items that nobody has in training were held out
+
+
 def _save(
     prepared: Prepared,
     out: Path,
@@ -181,7 +250,7 @@ def _save(
             "readout": {"direct": False, "popularity_tilt": 0.0},
             "partial_fits": [],
         },
-        "metrics": {"validation_mpr": outcome.validation_mpr},
+        "metrics": {"validation_mpr": outcome.validation_mpr, "test_mpr": outcome.test_mpr},
         "data_fingerprint": {
             name: summary[name] for name in ("n_users", "n_items", "n_pairs", "checksum")
         },
