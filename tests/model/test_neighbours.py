@@ -69,6 +69,15 @@ def test_the_strongest_come_first_and_the_rest_is_cut(many_counts):
     np.testing.assert_array_equal(few_weights, weight[:, :4])
 
 
+def test_a_large_catalogue_is_counted_on_some_of_many_users(many_counts, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_UP_TO", 0)
+    monkeypatch.setattr(module, "MOST_USERS", 200)  # of 400: every other one
+    found = NeighbourRegression(many_counts, DROPOUT).neighbours(L2, 13)
+    expected = regressed_one_by_one(many_counts[::2], 100)
+    for mine, theirs in zip(as_dicts(*found), expected, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-5)
+
+
 @pytest.mark.parametrize("dense_up_to", [0, 100])
 def test_items_that_nothing_speaks_for_have_themselves_with_weight_0(dense_up_to, monkeypatch):
     monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)

@@ -12,9 +12,12 @@ from cfnade.model.direct import likes_of, shared_watchers
 N_CANDIDATES = 100
 """Items that may speak for each item."""
 
-DENSE_UP_TO = 16_000
-"""Items up to which all pairs are counted at once, in 1 GB at most; above it each item's candidates
-are counted by themselves, which takes about a millisecond an item."""
+DENSE_UP_TO = 20_000
+"""Items up to which all pairs are counted in one dense array, of 1.6 GB at most; above it in a
+sparse one, as most pairs of so many items share nobody."""
+
+MOST_USERS = 50_000
+"""Users at most, evenly taken, on whom the sparse array is counted."""
 
 _ITEMS = 64  # regressed on at once
 
@@ -39,13 +42,17 @@ class NeighbourRegression:
             dropout: Share of the history that is hidden, as in EDLAE.
             n_candidates: How many items may speak for each.
         """
-        self._likes = likes_of(counts)
-        self._by_item = self._likes.T.tocsr()
         self.n_items = counts.shape[1]
+        if self.n_items > DENSE_UP_TO:
+            counts = counts[:: -(-counts.shape[0] // MOST_USERS)]
+        likes = likes_of(counts)
+        by_item = likes.T.tocsr()
         self.n_candidates = min(n_candidates, max(self.n_items - 1, 1))
-        self._n_watchers = np.diff(self._by_item.indptr).astype(np.float32)
+        self._n_watchers = np.diff(by_item.indptr).astype(np.float32)
         self._hidden = np.float32(dropout / (1.0 - dropout)) * self._n_watchers
-        self._shared = shared_watchers(counts) if self.n_items <= DENSE_UP_TO else None
+        self._shared: NDArray[np.float32] | csr_array = (
+            shared_watchers(counts) if self.n_items <= DENSE_UP_TO else by_item @ likes
+        )
 
     def neighbours(
         self, l2: float, n_neighbours: int
@@ -83,6 +90,7 @@ class NeighbourRegression:
         shared = self._shared_by(items)
         shared[np.arange(len(items)), items] = 0.0
         explained = shared**2 / (self._n_watchers + penalty)  # by each alone
+        explained[np.arange(len(items)), items] = -1.0  # never an item for itself
         n_others = self.n_items - self.n_candidates
         candidates = np.argpartition(explained, n_others, axis=1)[:, n_others:]
         systems = np.stack([self._shared_among(chosen) for chosen in candidates])
@@ -93,18 +101,14 @@ class NeighbourRegression:
 
     def _shared_by(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows of G, a copy, (len(items), n_items)."""
-        if self._shared is not None:
-            return self._shared[items]
-        rows: NDArray[np.float32] = (self._by_item[items] @ self._likes).toarray()
-        return rows
+        rows = self._shared[items]
+        return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
 
     def _shared_among(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """G of some items alone, (len(items), len(items))."""
-        if self._shared is not None:
+        if isinstance(self._shared, np.ndarray):
             return self._shared[np.ix_(items, items)]
-        likes = self._by_item[items]
-        among: NDArray[np.float32] = (likes @ likes.T).toarray()
-        return among
+        return np.asarray(self._shared[items][:, items].toarray())
 
 
 def regression_bytes(n_items: int) -> int:
