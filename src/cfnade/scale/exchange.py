@@ -11,9 +11,9 @@ import datetime
 import os
 import time
 import uuid
-from typing import Any
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
