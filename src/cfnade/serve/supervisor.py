@@ -79,9 +79,10 @@ class Supervisor:
                 time.sleep(_LOOK_SECONDS)
             self._finish()
         finally:
-            for place in self.places:
-                if place.process is not None and place.process.poll() is None:
-                    place.process.kill()
+            for process in (p.process for p in self.places if p.process is not None):
+                if process.poll() is None:
+                    process.kill()
+                _close_pipe(process)
             shutil.rmtree(self.figures, ignore_errors=True)
             os.close(self.ready)
             os.close(self._told_ready)
@@ -136,9 +137,7 @@ class Supervisor:
 
     def _forget(self, place: _Place, process: subprocess.Popen[str]) -> None:
         """Close the pipe of a dead worker, and take what it told of its present state away."""
-        if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
+        _close_pipe(process)
         from prometheus_client.multiprocess import mark_process_dead
 
         mark_process_dead(place.number, self.figures)  # type: ignore[no-untyped-call]
@@ -161,3 +160,10 @@ class Supervisor:
         for process in running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
+
+
+def _close_pipe(process: subprocess.Popen[str]) -> None:
+    """End what tells a worker that the supervisor is there."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
