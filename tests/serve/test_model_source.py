@@ -65,6 +65,7 @@ def test_the_old_model_put_back_is_no_longer_refused(source, folder):
     shutil.copytree(old, folder)
     (folder / "items.json").write_text("damaged")
     assert not source.check() and "changed in place" not in source.refused
+    assert source.refused.endswith("rename that into place, never copy over it")
     shutil.rmtree(folder)
     old.rename(folder)
     assert not source.check() and source.refused is None
@@ -73,7 +74,8 @@ def test_the_old_model_put_back_is_no_longer_refused(source, folder):
 def test_a_file_changed_in_place_is_refused_with_what_to_do_instead(source, folder):
     (folder / "items.json").write_text("damaged")  # the one file that is not mapped
     assert not source.check()
-    assert source.refused.endswith("rename that, never copy over the one in use")
+    assert "changed in place" in source.refused
+    assert source.refused.endswith("rename that into place, never copy over it")
 
 
 def test_a_model_that_came_while_the_service_started_is_seen_without_being_asked_for(

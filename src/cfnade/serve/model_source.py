@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 Outcome: TypeAlias = Literal["loaded", "swapped", "refused"]
 
-IN_PLACE = (
-    "; a file in use was changed in place, which can end the service: "
-    "copy a model to a folder beside it and rename that, never copy over the one in use"
-)
-"""What is added to a refusal if the files are those in use, with other content."""
+RENAME = "; copy to a folder beside this one and rename that into place, never copy over it"
+"""What is added to a refusal: the weights in use are mapped from the folder."""
+
+IN_PLACE = "; a file in use was changed in place, which can end the service" + RENAME
+"""The same if the files are those in use, with other content."""
 
 
 class ModelSource:
@@ -70,7 +70,7 @@ class ModelSource:
             try:
                 new = self._load()
             except ArtifactError as error:
-                hint = IN_PLACE if is_changed_in_place(self.current.stamp, found) else ""
+                hint = IN_PLACE if is_changed_in_place(self.current.stamp, found) else RENAME
                 self.refused, self._refused_stamp = f"{error}{hint}", found
                 logger.error("refused a new model, the old one stays: %s", self.refused)
                 self._on_outcome("refused")
