@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -174,7 +175,7 @@ def _join(timeout: float) -> Together:
     return Together(own if all_have_one.item() else None, n_earlier_starts)
 
 
-def agreed_name(store: dist.Store, rank: int, n: int, timeout: float = 1800.0) -> str:
+def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
     """A name that the processes of one start agree on, and that no earlier start had.
 
     No number that `torchrun` gives is the same on all machines after a restart. So the first
@@ -193,7 +194,7 @@ def agreed_name(store: dist.Store, rank: int, n: int, timeout: float = 1800.0) -
     own = uuid.uuid4().hex
     if rank > 0:
         store.set(f"cfnade/asks/{rank}", own)
-        name = store.get(f"cfnade/answer/{own}").decode()
+        name = str(store.get(f"cfnade/answer/{own}").decode())
         store.add(f"cfnade/{name}/n_here", 1)
         return name
     until = time.monotonic() + timeout
