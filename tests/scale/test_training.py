@@ -231,7 +231,8 @@ with exchange.joined() as together:
 
 def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
     long = settings(max_epochs=400, patience=400)
-    command = torchrun("scale", "train", folder, "--out", tmp_path / "m", *long)
+    options = ["--monitor-interval=3"]  # or torchrun may end the other one before it can speak
+    command = torchrun("scale", "train", folder, "--out", tmp_path / "m", *long, options=options)
     job = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
     kill_a_rank([job], tmp_path / "m.checkpoint")
     _, told = job.communicate(timeout=200)

@@ -194,7 +194,7 @@ def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
     own = uuid.uuid4().hex
     if rank > 0:
         store.set(f"cfnade/asks/{rank}", own)
-        name: str = store.get(f"cfnade/answer/{own}").decode()
+        name = str(store.get(f"cfnade/answer/{own}").decode())
         store.add(f"cfnade/{name}/n_here", 1)
         return name
     until = time.monotonic() + timeout
