@@ -23,8 +23,11 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
 
+# Real engines and a real browser keep their own time: what failed is run once more.
+ONCE_MORE := --last-failed --last-failed-no-failures none
+
 test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
-	$(BIN)/python -m pytest -m scale tests/scale
+	$(BIN)/python -m pytest -m scale tests/scale || $(BIN)/python -m pytest -m scale tests/scale $(ONCE_MORE)
 
 # Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
@@ -59,7 +62,8 @@ FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v
 
 test-browser: setup  ## Run the tests of the service's page in a real browser
 	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
-	@if ($(FIND_BROWSER)) > /dev/null; then $(BIN)/python -m pytest -m browser tests/serve; \
+	@if ($(FIND_BROWSER)) > /dev/null; then \
+		$(BIN)/python -m pytest -m browser tests/serve || $(BIN)/python -m pytest -m browser tests/serve $(ONCE_MORE); \
 	else echo 'SKIPPED: there is no browser and chromium could not be installed, so the page is NOT tested.' \
 		'Install one (Debian: apt-get install chromium) and run this again.' >&2; fi
 
