@@ -442,25 +442,29 @@ def test_processes_that_find_different_checkpoints_stop(tmp_path):
     script = tmp_path / "differ.py"
     script.write_text(DIFFER)
     command = torchrun(n_processes=2)
-    command[command.index("-m", 3) :] = [str(script)]
+    command[command.index("-m", 3) :] = [str(script), str(tmp_path)]
     done = run(command)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("1 of 2 processes found something else in the checkpoint") == 2
-    assert done.stdout.count("the first says [7, 2]") == 2
+    for number in range(2):
+        first, error = json.loads((tmp_path / f"said-{number}.json").read_text())
+        assert first == [7, 2]
+        assert "1 of 2 processes found something else in the checkpoint" in error
 
 
 DIFFER = """
+import json, pathlib, sys
 from cfnade.errors import TrainingError
 from cfnade.scale import exchange
 
 with exchange.joined() as together:
     number = exchange.process_number()
     together.check_same([3, 4], "the same")
-    print("the first says", exchange.from_first(together, [7 + number, 2]), flush=True)
+    first = [int(value) for value in exchange.from_first(together, [7 + number, 2])]
     try:
         together.check_same([3, number], "the checkpoint")
     except TrainingError as error:
-        print(error, flush=True)
+        said = json.dumps([first, str(error)])  # a file each: two that print write into each other
+        (pathlib.Path(sys.argv[1]) / f"said-{number}.json").write_text(said)
 """
 
 
