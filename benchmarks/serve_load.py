@@ -112,24 +112,25 @@ async def open_load(
             due, content = waiting.popleft()
         free.append(client)
 
-    started = time.perf_counter()
-    due = started
-    n_asked = 0
-    while True:
-        due += rng.exponential(1 / rate)
-        if due - started > seconds:
-            break
-        pause = due - time.perf_counter()
-        if pause > 0:
-            await asyncio.sleep(pause)
-        content = asked[n_asked % len(asked)]
-        n_asked += 1
+    def send(due: float, content: bytes) -> None:
         if free:
             task = asyncio.create_task(one(free.popleft(), due, content))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         else:
             waiting.append((due, content))
+
+    loop = asyncio.get_running_loop()
+    started = time.perf_counter()
+    dues = started + np.cumsum(rng.exponential(1 / rate, int(2 * rate * seconds) + 100))
+
+    def keep_time() -> None:
+        for n_asked, due in enumerate(dues[dues < started + seconds].tolist()):
+            time.sleep(max(0.0, due - time.perf_counter()))
+            loop.call_soon_threadsafe(send, due, asked[n_asked % len(asked)])
+
+    await asyncio.to_thread(keep_time)  # the timers of the loop are up to a millisecond late
+    await asyncio.sleep(0)
     while tasks:
         await asyncio.gather(*tasks)
     elapsed = time.perf_counter() - started

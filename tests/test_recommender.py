@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import re
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,17 @@ from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.fitting import Callbacks, ValidationConfig
-from cfnade.model.config import PRESETS, ModelConfig, TrainingConfig
+from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
 from tests.networks import random_model
 
-SMALL = {"n_hidden": 8, "batch_size": 16, "max_epochs": 12, "learning_rate": 0.02}
+SMALL = {
+    "n_hidden": 8,
+    "batch_size": 16,
+    "max_epochs": 12,
+    "learning_rate": 0.02,
+    "item_l2_trials": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -259,10 +266,64 @@ def test_validation_pairs_are_trained_on_again_in_the_end():
     assert (kept.scores(group_counts()) != model.scores(group_counts())).any()
 
 
-def test_an_interrupted_fit_can_be_resumed_in_either_phase(tmp_path):
-    whole = ImplicitCFNADE(**SMALL).fit(group_counts())
-    n_search = len(whole.epochs_)
-    for stop_at in (2, n_search + 2):
+def test_fit_finds_the_strength_of_l2_on_validation(caplog):
+    settings = {**SMALL, "validate_every": 1, "patience": 12, "direct": False}
+    alone = {
+        item_l2: ImplicitCFNADE(**settings, item_l2=item_l2, popularity_tilt=0.0).fit(
+            group_counts()
+        )
+        for item_l2 in ITEM_L2
+    }
+    assert all(model.item_l2_ == item_l2 for item_l2, model in alone.items())
+    mpr_of = {item_l2: model.validation_mpr_ for item_l2, model in alone.items()}
+    usual = usual_item_l2(group_counts().nnz / 20)
+    for n_trials in (2, 3, 6):
+        caplog.clear()
+        settings |= {"item_l2_trials": n_trials, "popularity_tilt": 0.0}
+        with caplog.at_level(logging.INFO, logger="cfnade.fitting"):
+            found = ImplicitCFNADE(**settings).fit(group_counts())
+        tried = [float(word) for word in re.findall(r"item_l2 ([0-9.]+):", caplog.text)]
+        assert tried[0] == usual and 2 <= len(set(tried)) == len(tried) <= n_trials
+        assert found.item_l2_ == min(tried, key=lambda item_l2: mpr_of[item_l2])
+        assert found.validation_mpr_ == alone[found.item_l2_].validation_mpr_
+        mine, theirs = (m.scores(group_counts()) for m in (found, alone[found.item_l2_]))
+        np.testing.assert_array_equal(mine, theirs)  # trained again on all pairs as well
+
+
+def test_rare_items_are_held_more_and_much_data_is_not_searched(monkeypatch):
+    assert usual_item_l2(1000.0) < usual_item_l2(10.0)
+    monkeypatch.setattr("cfnade.fitting.SEARCH_UP_TO", 60 * 20 - 1)
+    seen: list[int] = []
+    callbacks = Callbacks(on_epoch=lambda epoch: seen.append(epoch.number))
+    settings = {**SMALL, "item_l2_trials": 3, "refit": False}
+    model = ImplicitCFNADE(**settings).fit(group_counts(), callbacks=callbacks)
+    assert seen.count(1) == 1 and model.item_l2_ == usual_item_l2(group_counts().nnz / 20)
+
+
+def test_what_was_found_is_kept_for_more_training(tmp_path):
+    settings = {**SMALL, "max_epochs": 4}
+    other = ImplicitCFNADE(**settings, item_l2=0.05).fit(group_counts())
+    other.set_params(item_l2=None).save(tmp_path / "model")  # as if it had been found
+    loaded = ImplicitCFNADE.load(tmp_path / "model")
+    assert (loaded.item_l2, loaded.item_l2_) == (None, 0.05)
+    grown = loaded.partial_fit(group_counts(), n_epochs=2)
+    told = other.set_params(item_l2=0.05).partial_fit(group_counts(), n_epochs=2)
+    np.testing.assert_array_equal(grown.scores(group_counts()), told.scores(group_counts()))
+    otherwise = ImplicitCFNADE.load(tmp_path / "model").set_params(item_l2=1.6)
+    otherwise.partial_fit(group_counts(), n_epochs=2)
+    assert (otherwise.scores(group_counts()) != told.scores(group_counts())).any()
+
+
+@pytest.mark.parametrize("n_trials", [1, 3])
+def test_an_interrupted_fit_can_be_resumed_in_any_phase(tmp_path, n_trials):
+    settings = {**SMALL, "max_epochs": 6, "item_l2_trials": n_trials}
+    whole_epochs: list[int] = []
+    whole = ImplicitCFNADE(**settings).fit(
+        group_counts(), callbacks=Callbacks(lambda epoch: whole_epochs.append(epoch.number))
+    )
+    starts = [n for n, number in enumerate(whole_epochs) if number == 1]
+    assert len(starts) == n_trials + 1 or n_trials > 1
+    for stop_at in (n + 2 for n in starts):
         seen: list[int] = []
 
         def interrupt(epoch, seen=seen, stop_at=stop_at):
@@ -272,10 +333,10 @@ def test_an_interrupted_fit_can_be_resumed_in_either_phase(tmp_path):
 
         folder = tmp_path / str(stop_at)
         with pytest.raises(KeyboardInterrupt):
-            ImplicitCFNADE(**SMALL).fit(
+            ImplicitCFNADE(**settings).fit(
                 group_counts(), callbacks=Callbacks(interrupt), checkpoint=folder
             )
-        resumed = ImplicitCFNADE(**SMALL).fit(group_counts(), checkpoint=folder, resume=True)
+        resumed = ImplicitCFNADE(**settings).fit(group_counts(), checkpoint=folder, resume=True)
         np.testing.assert_array_equal(resumed.scores(group_counts()), whole.scores(group_counts()))
 
 

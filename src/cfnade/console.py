@@ -72,10 +72,10 @@ def training_progress(max_epochs: int) -> Iterator[Callbacks]:
 
         def on_epoch(epoch: Epoch) -> None:
             seen.append(epoch)
-            is_refit = sum(e.number == 1 for e in seen) > 1
+            n_trainings = sum(e.number == 1 for e in seen)  # with other L2, then on all pairs
             mprs = [e.validation_mpr for e in seen if e.validation_mpr is not None]
             found = f", validation MPR {mprs[-1]:.2f} %" if mprs else ""
-            doing = "again on all pairs, epoch" if is_refit else "epoch"
+            doing = f"training {n_trainings}, epoch" if n_trainings > 1 else "epoch"
             progress.update(
                 task,
                 completed=epoch.number,

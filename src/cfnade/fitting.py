@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -19,8 +20,9 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
-from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.readout import DIRECT_UP_TO, Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
@@ -32,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 REFIT_ABOVE = 0.01
 """Unless told otherwise, refit if validation took more than this share of the pairs away."""
+
+SEARCH_UP_TO = 2 * 10**8
+"""Users times items up to which several strengths of L2 are tried: some minutes."""
 
 READOUT_USERS = 2_000
 """Held-out users at most that the readout is chosen on: it is judged dozens of times."""
@@ -47,6 +52,11 @@ class ValidationConfig:
     validation_users: int = 10_000
     """Hold out from this many users at most: enough to tell epochs apart."""
 
+    item_l2_trials: int = 3
+    """Where `item_l2` is None, train with so many strengths at most, from the usual one on as long
+    as it gets better, and keep the best; 1 takes the usual one. With more than 200 million users
+    times items it is taken anyway."""
+
     refit: bool | None = None
     """Once the best number of epochs is known, train again on all pairs, those held out
     included; None does so if more than 1 % of the pairs were held out."""
@@ -54,6 +64,8 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         if check_number("validation_users", self.validation_users) < 1:
             raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
+        if check_number("item_l2_trials", self.item_l2_trials) < 1:
+            raise ConfigError(f"item_l2_trials must be at least 1, got {self.item_l2_trials}")
         if not 0 <= check_number("validation_share", self.validation_share) < 1:
             raise ConfigError(
                 f"validation_share must be at least 0 and below 1, got {self.validation_share}"
@@ -92,6 +104,9 @@ class Fitted:
 
     best_epoch: int
     """Epochs that it was trained for."""
+
+    item_l2: float
+    """Strength of L2 that it was trained with."""
 
     validation_mpr: float | None
     """MPR of that epoch, with the readout, on the validation part, in percent; None without one."""
@@ -165,11 +180,14 @@ def fit_network(
             callbacks.on_epoch(epoch)
 
     def run(
-        counts: CountMatrix, held_out: CountMatrix | None, part: str, **changes: Any
-    ) -> tuple[Trained, RelativeRating]:
+        counts: CountMatrix,
+        ratings: RelativeRating,
+        held_out: CountMatrix | None,
+        part: str,
+        **changes: Any,
+    ) -> Trained:
         folder = None if checkpoint is None else checkpoint / part
-        ratings = relative_rating or RelativeRating().fit(counts)
-        trained = train(
+        return train(
             model,
             TrainingConfig(**{**settings_of(TrainingConfig, settings), **changes}),
             ratings.transform(counts),
@@ -179,7 +197,6 @@ def fit_network(
             checkpoint=folder,
             resume=resume and folder is not None and folder.exists(),
         )
-        return trained, ratings
 
     if checkpoint is not None and not resume:
         shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
@@ -189,7 +206,18 @@ def fit_network(
         train_counts, held_out = known, validation
         if validation is None:
             train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
-        trained, ratings = run(train_counts, held_out, "search")
+        ratings = relative_rating or RelativeRating().fit(train_counts)
+        training = TrainingConfig(**settings_of(TrainingConfig, settings))
+        usual = training.item_l2_for(train_counts.nnz / model.n_items)
+
+        def search(item_l2: float) -> Trained:
+            part = "search" if item_l2 == usual else f"search-{item_l2:g}"
+            return run(train_counts, ratings, held_out, part, item_l2=item_l2)
+
+        is_searched = training.item_l2 is None and held_out is not None
+        is_searched = is_searched and known.shape[0] * known.shape[1] <= SEARCH_UP_TO
+        n_trials = validating.item_l2_trials if is_searched else 1
+        item_l2, trained = _search_item_l2(search, usual, n_trials)
         best_epoch, epochs = trained.best_epoch, trained.epochs
         maker = ReadoutMaker(reading, ratings.transform(train_counts))
         readout, mpr, calibrator = maker.start(), None, None
@@ -203,10 +231,32 @@ def fit_network(
             shutil.rmtree(checkpoint / "refit", ignore_errors=True)
         if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
             logger.info("training again on all pairs, for %d epochs", best_epoch)
-            trained, ratings = run(known, None, "refit", max_epochs=best_epoch, patience=best_epoch)
+            ratings = relative_rating or RelativeRating().fit(known)
+            changes = {"item_l2": item_l2, "max_epochs": best_epoch, "patience": best_epoch}
+            trained = run(known, ratings, None, "refit", **changes)
             maker = ReadoutMaker(reading, ratings.transform(known))
         scorer = NetworkScorer(maker.add(trained.network, readout), ratings)
-    return Fitted(scorer, best_epoch, mpr, readout, calibrator, epochs)
+    return Fitted(scorer, best_epoch, item_l2, mpr, readout, calibrator, epochs)
+
+
+def _search_item_l2(
+    train_with: Callable[[float], Trained], usual: float, n_trials: int
+) -> tuple[float, Trained]:
+    """Train with up to `n_trials` strengths of L2, from the usual one on; gives the best."""
+    if n_trials == 1:
+        return usual, train_with(usual)
+    tried: dict[float, Trained] = {}
+
+    def attempt(chosen: dict[str, Any]) -> Trial:
+        item_l2 = chosen["item_l2"]
+        trained = tried[item_l2] = train_with(item_l2)
+        mprs = [e.validation_mpr for e in trained.epochs if e.validation_mpr is not None]
+        logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, min(mprs, default=math.inf))
+        return Trial(chosen, min(mprs, default=math.inf))
+
+    grid = {"item_l2": ITEM_L2}
+    best = coordinate_search(attempt, {"item_l2": usual}, grid, max_trials=n_trials).best
+    return best.settings["item_l2"], tried[best.settings["item_l2"]]
 
 
 def _calibrate(

@@ -65,6 +65,7 @@ class ImplicitCFNADE:
         epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`.
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
         calibrator_: Turns scores into the values of `probability`; None if nothing was held out.
+        item_l2_: The strength of L2 that it was trained with, given or found.
         readout_: What was added after training: settings of `cfnade.readout.ReadoutConfig`.
         data_fingerprint_: Sizes and checksum of the data it was fitted on.
         partial_fits_: For each `partial_fit` since, the fingerprint of its data, its `n_epochs`
@@ -80,6 +81,7 @@ class ImplicitCFNADE:
     epochs_: list[Epoch]
     validation_mpr_: float | None
     calibrator_: Calibrator | None
+    item_l2_: float | None
     readout_: dict[str, Any]
     data_fingerprint_: dict[str, Any]
     partial_fits_: list[dict[str, Any]]
@@ -99,7 +101,7 @@ class ImplicitCFNADE:
         warm_start: bool = False,
         batch_size: int | None = None,
         weight_decay: float = 0.0,
-        item_l2: float = 0.1,
+        item_l2: float | None = None,
         item_mean: bool = True,
         context_share: float | None = 0.5,
         zero_share: float = 1.0,
@@ -116,6 +118,7 @@ class ImplicitCFNADE:
         patience: int = 6,
         validation_share: float = 0.1,
         validation_users: int = 10_000,
+        item_l2_trials: int = 3,
         refit: bool | None = None,
         relative_rating: RelativeRating | None = None,
         random_state: int = 0,
@@ -151,6 +154,7 @@ class ImplicitCFNADE:
         self.patience = patience
         self.validation_share = validation_share
         self.validation_users = validation_users
+        self.item_l2_trials = item_l2_trials
         self.refit = refit
         self.relative_rating = relative_rating
         self.random_state = random_state
@@ -252,6 +256,7 @@ class ImplicitCFNADE:
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr
         self.calibrator_ = fitted.calibrator
+        self.item_l2_ = fitted.item_l2
         self.readout_ = fitted.readout.settings()
         self.data_fingerprint_ = fingerprint(interactions)
         self.partial_fits_ = []
@@ -314,10 +319,11 @@ class ImplicitCFNADE:
         data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
         catalogue, known = self.catalogue_.grown(data)
         seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
+        item_l2 = self.item_l2_ if self.item_l2 is None else self.item_l2
         grown = grow(
             self.scorer_,
             known,
-            {**self.get_params(), "seed": self.random_state},
+            {**self.get_params(), "item_l2": item_l2, "seed": self.random_state},
             n_epochs=n_epochs,
             train_items=train,
             readout=Readout.from_settings(self.readout_),
@@ -693,6 +699,7 @@ class ImplicitCFNADE:
             "settings": settings,
             "training": {
                 "best_epoch": self.best_epoch_,
+                "item_l2": self.item_l2_,
                 "readout": self.readout_,
                 "partial_fits": self.partial_fits_,
             },
@@ -737,6 +744,7 @@ class ImplicitCFNADE:
         model.epochs_ = []
         training = artifact.info.get("training", {})
         model.best_epoch_ = training.get("best_epoch", 0)
+        model.item_l2_ = training.get("item_l2", model.item_l2)
         model.readout_ = training.get("readout", {})
         model.partial_fits_ = training.get("partial_fits", [])
         if not isinstance(model.readout_, dict) or not isinstance(model.partial_fits_, list):

@@ -24,6 +24,7 @@ from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingErr
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Validation
 from cfnade.fitting import Callbacks
+from cfnade.model.config import usual_item_l2
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.search_space import SPACE
 from cfnade.settings_file import SettingsFile, write_settings
@@ -200,7 +201,7 @@ class _Attempt:
 
     def settings(self, trial: Trial, *, is_first: bool) -> dict[str, Any]:
         """The trial's choice; the first is the preset, even where that lies outside the space."""
-        kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
+        kept = self._preset()
         return {
             name: kept[name]
             if is_first and not SPACE[name].holds(kept[name])
@@ -210,8 +211,15 @@ class _Attempt:
 
     def start(self) -> dict[str, Any]:
         """What the first trial is to choose."""
-        kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
+        kept = self._preset()
         return {name: kept[name] for name in self.searched if SPACE[name].holds(kept[name])}
+
+    def _preset(self) -> dict[str, Any]:
+        kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
+        if kept["item_l2"] is None:
+            train = self.validation.train
+            kept["item_l2"] = usual_item_l2(train.nnz / train.shape[1])
+        return kept
 
     def run(
         self,
@@ -221,7 +229,8 @@ class _Attempt:
     ) -> ImplicitCFNADE:
         """Fit, and judge on validation; `check` is called after every update."""
         model = ImplicitCFNADE.from_preset(
-            self.preset, **{"random_state": self.seed, **self.changes, **settings}
+            self.preset,
+            **{"random_state": self.seed, "item_l2_trials": 1, **self.changes, **settings},
         )
         return model.fit(
             self.validation.train,

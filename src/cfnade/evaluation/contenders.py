@@ -13,6 +13,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.baseline_contenders import BASELINES, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
+from cfnade.model.config import usual_item_l2
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
 
@@ -171,6 +172,8 @@ class CFNADEContender:
         """Choose the settings in the grid and, by early stopping, the number of epochs."""
         preset = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
         start = {name: preset[name] for name in self.grid}
+        if start.get("item_l2", 0.0) is None:
+            start["item_l2"] = usual_item_l2(validation.train.nnz / validation.train.shape[1])
 
         def attempt(settings: dict[str, Any]) -> Trial:
             model = self._model(settings, validation.relative_rating)
@@ -180,6 +183,7 @@ class CFNADEContender:
             chosen = {
                 **self.changes,
                 **settings,
+                "item_l2": model.item_l2_,
                 "max_epochs": model.best_epoch_,
                 **model.readout_,
             }

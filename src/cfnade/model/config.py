@@ -17,6 +17,9 @@ Optimizer: TypeAlias = Literal["adam", "sgd"]
 Schedule: TypeAlias = Literal["constant", "linear"]
 BiasStart: TypeAlias = Literal["zero", "share", "odds"]
 
+MANY_WATCHERS = 130
+"""Of an item on average, from which they say enough about it to hold it but loosely."""
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -83,9 +86,11 @@ class TrainingConfig:
     weight_decay: float = 0.0
     """L2 on every weight alike, as a part of the gradient (0.01 in the paper)."""
 
-    item_l2: float = 0.1
+    item_l2: float | None = None
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
-    watchers, for a loss summed over users and items: the same number suits data of any size."""
+    watchers, for a loss summed over users and items: the same number suits data of any size.
+    None takes what suits the number of watchers of an item (`usual_item_l2`); `fit` looks around
+    it."""
 
     item_mean: bool = True
     """Average the loss over the items; False sums it, as Eq. 14 is printed. It matters to SGD and
@@ -123,6 +128,10 @@ class TrainingConfig:
     seed: int = 0
     """Of the first weights, the orderings, the order of users and dropout."""
 
+    def item_l2_for(self, n_watchers: float) -> float:
+        """Strength of `item_l2`, for items of so many watchers on average."""
+        return usual_item_l2(n_watchers) if self.item_l2 is None else self.item_l2
+
     def users_per_update(self, n_users: int) -> int:
         """Users per update, of so many."""
         if self.batch_size is not None:
@@ -151,8 +160,9 @@ class TrainingConfig:
         if check_number("learning_rate", self.learning_rate) <= 0:
             raise ConfigError(f"learning_rate must be above 0, got {self.learning_rate}")
         for name in ("weight_decay", "item_l2"):
-            if check_number(name, getattr(self, name)) < 0:
-                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if (name, value) != ("item_l2", None) and check_number(name, value) < 0:
+                raise ConfigError(f"{name} must be at least 0, got {value}")
         for name in ("dropout", "weight_average"):
             if not 0 <= check_number(name, getattr(self, name)) < 1:
                 raise ConfigError(
@@ -191,6 +201,15 @@ _PAPER: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
 """Settings by name. `default` is what the dataclasses above say; `paper` is what the paper states
 and what had to be fixed to make that train, see docs/decisions/0003-paper-preset.md."""
+
+
+ITEM_L2 = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Strengths of `item_l2` that are looked at."""
+
+
+def usual_item_l2(n_watchers: float) -> float:
+    """The strength of `item_l2` that suits items of so many watchers on average, of `ITEM_L2`."""
+    return 0.1 if n_watchers >= MANY_WATCHERS else 0.8
 
 
 def _at_least(name: str, value: int, least: int) -> None:

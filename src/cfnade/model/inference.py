@@ -30,6 +30,7 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
 }
 
 _FEW = 7  # histories, up to which overheads count; see `_rows_times`
+_VERY_FEW = 3  # of them, up to which BLAS is quicker with one after the other, by columns
 _BLOCK_BYTES = 1 << 19  # of weights that stay in the cache
 
 
@@ -47,6 +48,16 @@ class NumpyNetwork:
         """B: what a like of the row's item adds to the logit of the column's."""
         if config.n_neighbours:
             self.direct_weight = direct_weight(weights["neighbours"], weights["neighbour_weight"])
+        self._output_by_unit: NDArray[np.float32] | None = None  # V by columns, (n_hidden, n_items)
+
+    def hurry(self) -> None:
+        """Keep a copy of V by columns, which a few histories at a time read more than twice as fast.
+
+        With V by rows a product has as many short runs through memory as there are items, and
+        whatever is not in the cache holds it up; by columns it has as many long ones as units. The
+        copy is the process's own, where V may be a file that many share.
+        """
+        self._output_by_unit = np.ascontiguousarray(self.weights["output_weight"].T)
 
     def hidden(self, ratings: csr_array, disliked: csr_array | None = None) -> NDArray[np.float32]:
         """Hidden layer of each history (Eq. 13), at the cost of the items in it.
@@ -105,11 +116,19 @@ class NumpyNetwork:
             (n_users, n_items).
         """
         hidden = self.hidden(ratings, disliked)
-        logits = _rows_times(hidden, self.weights["output_weight"])
+        logits = self._output(hidden)
         logits += self.weights["output_bias"]
         if self.direct_weight is not None:
             add_direct(logits, ratings, self.direct_weight)
         return logits
+
+    def _output(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        """`V h` of each history, (n_users, n_items)."""
+        if self._output_by_unit is None:
+            return _rows_times(hidden, self.weights["output_weight"])
+        if len(hidden) > _VERY_FEW:
+            return np.asarray(hidden @ self._output_by_unit)
+        return np.stack([row @ self._output_by_unit for row in hidden])
 
 
 def _row_sums(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -74,4 +76,6 @@ def full_dislike(config: ModelConfig) -> float:
 
 def with_values(matrix: csr_array, values: NDArray[np.floating]) -> csr_array:
     """The same pairs with other values, (n_pairs,)."""
-    return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    changed = copy(matrix)  # shallow: to make a new one, its pairs would be checked again
+    changed.data = values
+    return changed

@@ -146,7 +146,10 @@ def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array)
         liked: Whatever its values, what is stored is liked, (n_users, n_items).
         weight: B, (n_items, n_items).
     """
-    said = weight[liked.indices]  # (n_pairs, n_items)
+    starts, ends = weight.indptr[liked.indices], weight.indptr[liked.indices + 1]
+    n_said = ends - starts  # by each pair
+    stops = np.cumsum(n_said)
+    said = np.repeat(starts - stops + n_said, n_said) + np.arange(n_said.sum())  # entries of B
     user = np.repeat(np.arange(liked.shape[0]), np.diff(liked.indptr))  # of each pair
-    first = np.repeat(user * logits.shape[1], np.diff(said.indptr))  # place of the user's logits
-    np.add.at(logits.reshape(-1), first + said.indices, said.data)
+    first = np.repeat(user * logits.shape[1], n_said)  # place of the user's logits
+    np.add.at(logits.reshape(-1), first + weight.indices[said], weight.data[said])

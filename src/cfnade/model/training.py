@@ -151,7 +151,8 @@ class _Run:
         self.rows: TrainingRows = (
             RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
         )
-        l2 = training.item_l2 / (max(self.rows.n_users, 1) * model.n_items)  # for a mean of both
+        self.item_l2 = training.item_l2_for(float(self.rows.n_watchers.mean()))
+        l2 = self.item_l2 / (max(self.rows.n_users, 1) * model.n_items)  # for a mean of both
         self.l2 = torch.from_numpy(2.0 * l2 * self.rows.n_watchers).float()[:, None]
         generator = torch.Generator().manual_seed(training.seed)
         self.network = CFNADENetwork(model, generator)
@@ -278,7 +279,7 @@ class _Run:
     @torch.no_grad()
     def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
         """Add the gradient of L2; on the rows that are moved it makes up for the others."""
-        if self.training.item_l2 == 0:
+        if self.item_l2 == 0:
             return
         for name in ("like_weight", "output_weight"):
             weight = self.network.get_parameter(name)

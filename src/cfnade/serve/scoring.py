@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -148,8 +149,10 @@ def _by_column(
     loaded: LoadedModel, items: list[str], values: Iterable[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
     """Values above 0 of the known items in the order of columns, and the items not known."""
-    get = loaded.column_of.get
-    columns = np.fromiter((get(item, -1) for item in items), dtype=np.int64, count=len(items))
+    if not items:
+        return np.empty(0, dtype=np.int64), np.empty(0), []
+    places = map(loaded.column_of.get, items, repeat(-1))
+    columns = np.fromiter(places, dtype=np.int64, count=len(items))
     value = np.fromiter(values, dtype=np.float64, count=len(items))
     is_known = columns >= 0
     unknown = [] if is_known.all() else [items[i] for i in np.flatnonzero(~is_known)]
