@@ -31,6 +31,7 @@ OUTCOME = HERE / "results" / "serve.json"
 RATES = {"cfnade": (50, 100, 200, 400, 600, 800), "nothing": (200, 800), "als": (50, 100, 200)}
 MOST_CONNECTIONS = 32
 TOO_SLOW_MS = 250.0
+N_ROUNDS = 5
 
 
 @contextlib.contextmanager
@@ -100,7 +101,20 @@ def cpu_seconds(pid: int) -> float:
 def load(port: int, **plan: Any) -> dict[str, Any]:
     command = [sys.executable, HERE / "serve_load.py", str(port), json.dumps(plan)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    found = dict(json.loads(done.stdout))
+    if found["failed"]:
+        raise RuntimeError(f"{found['failed']} of {found['requests']} requests were not answered")
+    return found
+
+
+def rounds(port: int, rate: int, seconds: float) -> dict[str, Any]:
+    """What the service was made for, five times, since the machine is others' too: the middle one."""
+    found = sorted((load(port, rate=rate, seconds=seconds) for _ in range(N_ROUNDS)), key=_p99)
+    return {**found[N_ROUNDS // 2], "p99_ms_of_rounds": [_p99(each) for each in found]}
+
+
+def _p99(found: dict[str, Any]) -> float:
+    return float(found["p99_ms"])
 
 
 def measure(kind: str, folder: Path, n_workers: int, seconds: float) -> dict[str, Any]:
@@ -109,8 +123,10 @@ def measure(kind: str, folder: Path, n_workers: int, seconds: float) -> dict[str
     steps = []
     with serving(kind, folder, n_workers) as (port, pids):
         for rate in rates:
-            is_goal = (kind, n_workers, rate) == ("cfnade", 1, 200)  # it is measured for longer
-            steps.append(load(port, rate=rate, seconds=3 * seconds if is_goal else seconds))
+            is_goal = (kind, n_workers, rate) == ("cfnade", 1, 200)
+            steps.append(
+                rounds(port, rate, seconds) if is_goal else load(port, rate=rate, seconds=seconds)
+            )
             print(kind, n_workers, steps[-1], flush=True)
             if steps[-1]["p99_ms"] > TOO_SLOW_MS:
                 break

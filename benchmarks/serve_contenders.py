@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from scipy.sparse import csr_matrix
 
 from cfnade.serve.app import Service
+from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.settings import ServeSettings
 from cfnade.serve.wire import RecommendRequest
 from cfnade.serve.worker import run_service
@@ -24,13 +25,15 @@ from cfnade.threads import limited_threads
 
 N_FACTORS = 256
 
+Asked = tuple[LoadedModel, RecommendRequest]
+
 
 class Nothing(Service):
     """Takes requests and gives a ready answer."""
 
     ready = to_json({"recommendations": [], "unknown": []})
 
-    def _answer_together(self, asked: list[RecommendRequest]) -> list[bytes]:
+    def _answer_together(self, asked: list[Asked]) -> list[bytes]:
         return [self.ready] * len(asked)
 
 
@@ -47,15 +50,15 @@ class Als(Service):
         self.als.item_factors = rng.normal(0, 0.1, shape).astype(np.float32)
         self.als.user_factors = np.zeros((1, N_FACTORS), dtype=np.float32)
 
-    def _answer_together(self, asked: list[RecommendRequest]) -> list[bytes]:
-        loaded = self.source.current
-        known = [loaded.columns(list(request.history))[0] for request in asked]
-        values = [30.0 * count for request in asked for count in request.history.values()]
+    def _answer_together(self, asked: list[Asked]) -> list[bytes]:
+        loaded, requests = self.source.current, [request for _, request in asked]
+        known = [loaded.columns(list(request.history))[0] for request in requests]
+        values = [30.0 * count for request in requests for count in request.history.values()]
         ends = np.cumsum([0, *map(len, known)])
         shape = (len(asked), loaded.n_items)
         user_items = csr_matrix((values, np.concatenate(known), ends), shape, dtype=np.float32)
         users = np.arange(len(asked))
-        found = self.als.recommend(users, user_items, N=asked[0].n, recalculate_user=True)
+        found = self.als.recommend(users, user_items, N=requests[0].n, recalculate_user=True)
         answers = []
         for ids, scores in zip(*found, strict=True):
             listed = [

@@ -59,6 +59,7 @@ def random_model(
     known = {name: value for name, value in settings.items() if name != "n_neighbours"}
     model = ImplicitCFNADE(n_hidden=network.config.n_hidden, **known)
     model.readout_, model._told, model.calibrator_ = {}, {}, None
+    model.item_l2_ = None
     model.epochs_, model.best_epoch_, model.validation_mpr_ = [], 1, None
     model.data_fingerprint_, model.partial_fits_ = {}, []
     ratings = RelativeRating().fit(random_counts(n_items=n_items, seed=seed))

@@ -15,7 +15,16 @@ import pytest
 from cfnade.cli import run
 from tests.test_recommender import group_counts
 
-QUICK = ["--set", "n_hidden=8", "--set", "item_l2_trials=1", "--set", "max_epochs=6", "--set", "learning_rate=0.02"]
+QUICK = [
+    "--set",
+    "n_hidden=8",
+    "--set",
+    "item_l2_trials=1",
+    "--set",
+    "max_epochs=6",
+    "--set",
+    "learning_rate=0.02",
+]
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +378,16 @@ def test_an_unwritable_place_is_told_not_traced(events, tmp_path, capsys):
 
 def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
     out = tmp_path / "model"
-    settings = ["--set", "n_hidden=8", "--set", "item_l2=0.1", "--set", "max_epochs=100000", "--set", "patience=100000"]
+    settings = [
+        "--set",
+        "n_hidden=8",
+        "--set",
+        "item_l2=0.1",
+        "--set",
+        "max_epochs=100000",
+        "--set",
+        "patience=100000",
+    ]
     command = [sys.executable, "-m", "cfnade", "fit", str(events), "--out", str(out)]
     process = subprocess.Popen(
         [*command, *settings], stderr=subprocess.PIPE, text=True, env={**os.environ}
@@ -383,7 +401,16 @@ def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "--resume" in errors and "Traceback" not in errors
-    settings = ["--set", "n_hidden=8", "--set", "item_l2=0.1", "--set", "max_epochs=3", "--set", "patience=100000"]
+    settings = [
+        "--set",
+        "n_hidden=8",
+        "--set",
+        "item_l2=0.1",
+        "--set",
+        "max_epochs=3",
+        "--set",
+        "patience=100000",
+    ]
     done = subprocess.run([*command, *settings, "--resume"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (out / "model.json").exists()

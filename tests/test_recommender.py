@@ -276,7 +276,7 @@ def test_fit_finds_the_strength_of_l2_on_validation(caplog):
     }
     assert all(model.item_l2_ == item_l2 for item_l2, model in alone.items())
     mpr_of = {item_l2: model.validation_mpr_ for item_l2, model in alone.items()}
-    usual = usual_item_l2(group_counts().nnz / 20)
+    usual = usual_item_l2(group_counts().nnz, 60, 20)
     for n_trials in (2, 3, 6):
         caplog.clear()
         settings |= {"item_l2_trials": n_trials, "popularity_tilt": 0.0}
@@ -291,13 +291,14 @@ def test_fit_finds_the_strength_of_l2_on_validation(caplog):
 
 
 def test_rare_items_are_held_more_and_much_data_is_not_searched(monkeypatch):
-    assert usual_item_l2(1000.0) < usual_item_l2(10.0)
+    sparse, many, dense = (10**4, 10**4, 10**3), (10**6, 10**5, 10**3), (10**4, 10**2, 10**3)
+    assert usual_item_l2(*sparse) > usual_item_l2(*many) == usual_item_l2(*dense)
     monkeypatch.setattr("cfnade.fitting.SEARCH_UP_TO", 60 * 20 - 1)
     seen: list[int] = []
     callbacks = Callbacks(on_epoch=lambda epoch: seen.append(epoch.number))
     settings = {**SMALL, "item_l2_trials": 3, "refit": False}
     model = ImplicitCFNADE(**settings).fit(group_counts(), callbacks=callbacks)
-    assert seen.count(1) == 1 and model.item_l2_ == usual_item_l2(group_counts().nnz / 20)
+    assert seen.count(1) == 1 and model.item_l2_ == usual_item_l2(group_counts().nnz, 60, 20)
 
 
 def test_what_was_found_is_kept_for_more_training(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError, TrainingError
 from cfnade.evaluation.protocol import Protocol
+from cfnade.model.config import usual_item_l2
 from cfnade.search_space import SPACE
 from cfnade.settings_file import read_settings
 from cfnade.tuning import TuneCallbacks, _validation, tune
@@ -37,7 +38,7 @@ def without_seconds(tuned):
 
 
 def test_the_space_holds_settings_that_there_are_and_the_default_of_each():
-    settings = ImplicitCFNADE().get_params()
+    settings = {**ImplicitCFNADE().get_params(), "item_l2": usual_item_l2(10, 5, 5)}  # of some data
     for name, choice in SPACE.items():
         assert choice.holds(settings[name]), name
 
@@ -48,7 +49,8 @@ def test_the_first_trial_is_the_preset_and_the_best_one_is_in_the_file(whole, da
     assert [trial.number for trial in whole.trials] == list(range(1, 10))
     assert whole.best.mpr == min(t.mpr for t in whole.trials if t.mpr is not None) <= first.mpr
     file = read_settings(whole.file)
-    assert file.settings == {**SMALL, **whole.best.settings}
+    usual = {"item_l2": usual_item_l2(Protocol(data).validation.train.nnz, *data.counts.shape)}
+    assert file.settings == {**SMALL, **usual, **whole.best.settings}  # what was not searched
     assert file.search["validation_mpr"] == pytest.approx(whole.best.mpr, abs=1e-4)
     assert file.search["n_trials"] == 9
     assert json.loads(json.dumps(whole.to_json()))["best"]["number"] == whole.best.number
@@ -56,7 +58,7 @@ def test_the_first_trial_is_the_preset_and_the_best_one_is_in_the_file(whole, da
 
 def test_a_trial_is_what_its_settings_give_on_validation(whole, data):
     part = Protocol(data).validation
-    model = ImplicitCFNADE(**SMALL, **whole.best.settings)
+    model = ImplicitCFNADE.from_settings(whole.file)
     model.fit(part.train, validation=part.held_out)
     assert model.validation_mpr_ == whole.best.mpr
     assert model.best_epoch_ == whole.best.best_epoch

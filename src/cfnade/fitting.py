@@ -208,7 +208,7 @@ def fit_network(
             train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
         ratings = relative_rating or RelativeRating().fit(train_counts)
         training = TrainingConfig(**settings_of(TrainingConfig, settings))
-        usual = training.item_l2_for(train_counts.nnz / model.n_items)
+        usual = training.item_l2_for(train_counts.nnz, *known.shape)
 
         def search(item_l2: float) -> Trained:
             part = "search" if item_l2 == usual else f"search-{item_l2:g}"

@@ -32,9 +32,6 @@ def blocks(n_rows: int, n_columns: int, block_bytes: int = BLOCK_BYTES) -> Itera
 def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
     """The n best items of each row, best first; equal scores in the order of items.
 
-    To find where the best begin, a row is cut into chunks: the n best items lie in the n chunks
-    whose own best is highest, so all but these are read once, for their maximum.
-
     Args:
         scores: Minus infinity where an item may not be recommended, (n_rows, n_items).
         n: At most so many; fewer if fewer may be recommended.
@@ -45,29 +42,32 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
     n_rows, n_items = scores.shape
     if n < 1 or n_rows == 0:
         return [np.empty(0, dtype=np.int64)] * n_rows
-    threshold = _nth_best(scores, n) if n < n_items else np.full(n_rows, -np.inf)
-    is_best = scores >= threshold[:, None]  # more than n where scores are equal
-    open_rows = np.isneginf(threshold)  # fewer than n may be recommended
-    is_best[open_rows] = scores[open_rows] > -np.inf
-    row, column = np.divmod(np.flatnonzero(is_best), n_items)  # quicker than in two dimensions
+    threshold = _reached_by(scores, n)
+    is_good = scores >= threshold[:, None]
+    if np.isneginf(threshold).any():  # fewer than n may be recommended
+        is_good &= scores > -np.inf
+    row, column = np.divmod(np.flatnonzero(is_good), n_items)  # quicker than in two dimensions
     order = np.lexsort((column, -scores[row, column], row))
     ends = np.cumsum(np.bincount(row, minlength=n_rows))
     return [part[:n] for part in np.split(column[order], ends[:-1])]
 
 
-def _nth_best(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
-    """The n-th highest score of each row, (n_rows,)."""
+def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """A score that at least n items of the row reach, and not many more, (n_rows,).
+
+    Each row is dealt out into chunks, neighbours to different ones, as good items are often side
+    by side. The best items of n chunks are n items, so the n-th best of the chunks' own best is
+    reached by as many.
+    """
     n_rows, n_items = scores.shape
+    if n >= n_items:
+        return np.full(n_rows, -np.inf, dtype=scores.dtype)
     n_chunks = n_items // _CHUNK
-    if n_chunks <= 2 * n:
-        return np.asarray(np.partition(scores, n_items - n, axis=1)[:, n_items - n])
-    whole = scores[:, : n_chunks * _CHUNK].reshape(n_rows, n_chunks, _CHUNK)
-    best_of_chunk = whole.max(axis=2)  # (n_rows, n_chunks)
-    chunks = np.argpartition(best_of_chunk, n_chunks - n, axis=1)[:, n_chunks - n :]
-    looked_at = np.take_along_axis(whole, chunks[:, :, None], axis=1).reshape(n_rows, -1)
-    looked_at = np.concatenate([looked_at, scores[:, n_chunks * _CHUNK :]], axis=1)
-    place = looked_at.shape[1] - n
-    return np.asarray(np.partition(looked_at, place, axis=1)[:, place])
+    best = scores
+    if n_chunks > 2 * n:
+        best = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks).max(axis=1)
+    place = best.shape[1] - n
+    return np.asarray(np.partition(best, place, axis=1)[:, place])
 
 
 def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:

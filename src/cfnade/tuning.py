@@ -167,8 +167,10 @@ def tune(
         "seed": seed,
         "test_share": test_share,
     }
-    job = {**facts, "preset": preset, "fixed": changes, "searched": names}
+    job = {**facts, "preset": preset, "fixed": dict(changes), "searched": names}
     validation = _validation(data, test_share, seed)
+    if ImplicitCFNADE.from_preset(preset, **changes).item_l2 is None:  # fixed, or where it starts
+        changes["item_l2"] = usual_item_l2(validation.train.nnz, *data.counts.shape)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
     with _quiet(), _interrupted_between_updates() as check:
         study = _open_study(out, job, resume=resume)
@@ -201,7 +203,7 @@ class _Attempt:
 
     def settings(self, trial: Trial, *, is_first: bool) -> dict[str, Any]:
         """The trial's choice; the first is the preset, even where that lies outside the space."""
-        kept = self._preset()
+        kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
         return {
             name: kept[name]
             if is_first and not SPACE[name].holds(kept[name])
@@ -211,15 +213,8 @@ class _Attempt:
 
     def start(self) -> dict[str, Any]:
         """What the first trial is to choose."""
-        kept = self._preset()
-        return {name: kept[name] for name in self.searched if SPACE[name].holds(kept[name])}
-
-    def _preset(self) -> dict[str, Any]:
         kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
-        if kept["item_l2"] is None:
-            train = self.validation.train
-            kept["item_l2"] = usual_item_l2(train.nnz / train.shape[1])
-        return kept
+        return {name: kept[name] for name in self.searched if SPACE[name].holds(kept[name])}
 
     def run(
         self,
@@ -229,8 +224,7 @@ class _Attempt:
     ) -> ImplicitCFNADE:
         """Fit, and judge on validation; `check` is called after every update."""
         model = ImplicitCFNADE.from_preset(
-            self.preset,
-            **{"random_state": self.seed, "item_l2_trials": 1, **self.changes, **settings},
+            self.preset, **{"random_state": self.seed, **self.changes, **settings}
         )
         return model.fit(
             self.validation.train,

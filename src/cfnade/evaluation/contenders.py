@@ -173,7 +173,7 @@ class CFNADEContender:
         preset = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
         start = {name: preset[name] for name in self.grid}
         if start.get("item_l2", 0.0) is None:
-            start["item_l2"] = usual_item_l2(validation.train.nnz / validation.train.shape[1])
+            start["item_l2"] = usual_item_l2(validation.train.nnz, *validation.train.shape)
 
         def attempt(settings: dict[str, Any]) -> Trial:
             model = self._model(settings, validation.relative_rating)

@@ -18,7 +18,9 @@ Schedule: TypeAlias = Literal["constant", "linear"]
 BiasStart: TypeAlias = Literal["zero", "share", "odds"]
 
 MANY_WATCHERS = 130
-"""Of an item on average, from which they say enough about it to hold it but loosely."""
+LARGE_PART = 0.03
+"""Watchers of an item on average, and their part of all users, from which they say enough about it
+to hold it but loosely."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,7 @@ class TrainingConfig:
     item_l2: float | None = None
     """L2 on the item rows of `like_weight` and `output_weight`, scaled by the item's number of
     watchers, for a loss summed over users and items: the same number suits data of any size.
-    None takes what suits the number of watchers of an item (`usual_item_l2`); `fit` looks around
-    it."""
+    None takes what suits data of that density (`usual_item_l2`); `fit` looks around it."""
 
     item_mean: bool = True
     """Average the loss over the items; False sums it, as Eq. 14 is printed. It matters to SGD and
@@ -128,9 +129,11 @@ class TrainingConfig:
     seed: int = 0
     """Of the first weights, the orderings, the order of users and dropout."""
 
-    def item_l2_for(self, n_watchers: float) -> float:
-        """Strength of `item_l2`, for items of so many watchers on average."""
-        return usual_item_l2(n_watchers) if self.item_l2 is None else self.item_l2
+    def item_l2_for(self, n_pairs: int, n_users: int, n_items: int) -> float:
+        """Strength of `item_l2` for data of this size."""
+        if self.item_l2 is not None:
+            return self.item_l2
+        return usual_item_l2(n_pairs, n_users, n_items)
 
     def users_per_update(self, n_users: int) -> int:
         """Users per update, of so many."""
@@ -207,9 +210,14 @@ ITEM_L2 = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Strengths of `item_l2` that are looked at."""
 
 
-def usual_item_l2(n_watchers: float) -> float:
-    """The strength of `item_l2` that suits items of so many watchers on average, of `ITEM_L2`."""
-    return 0.1 if n_watchers >= MANY_WATCHERS else 0.8
+def usual_item_l2(n_pairs: int, n_users: int, n_items: int) -> float:
+    """The strength of `item_l2` that suits data of this size, of `ITEM_L2`.
+
+    Items with many watchers, or with a good part of all users, are known well and held loosely.
+    """
+    n_watchers = n_pairs / max(n_items, 1)
+    is_known_well = n_watchers >= MANY_WATCHERS or n_watchers >= LARGE_PART * n_users
+    return 0.1 if is_known_well else 0.8
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -128,7 +128,10 @@ class NumpyNetwork:
             return _rows_times(hidden, self.weights["output_weight"])
         if len(hidden) > _VERY_FEW:
             return np.asarray(hidden @ self._output_by_unit)
-        return np.stack([row @ self._output_by_unit for row in hidden])
+        products = np.empty((len(hidden), self.config.n_items), np.result_type(hidden, np.float32))
+        for row, product in zip(hidden, products, strict=True):
+            np.dot(row, self._output_by_unit, out=product)
+        return products
 
 
 def _row_sums(

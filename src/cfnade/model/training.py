@@ -151,7 +151,9 @@ class _Run:
         self.rows: TrainingRows = (
             RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
         )
-        self.item_l2 = training.item_l2_for(float(self.rows.n_watchers.mean()))
+        self.item_l2 = training.item_l2_for(
+            int(self.rows.n_watchers.sum()), self.rows.n_users, model.n_items
+        )
         l2 = self.item_l2 / (max(self.rows.n_users, 1) * model.n_items)  # for a mean of both
         self.l2 = torch.from_numpy(2.0 * l2 * self.rows.n_watchers).float()[:, None]
         generator = torch.Generator().manual_seed(training.seed)
