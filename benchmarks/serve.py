@@ -108,7 +108,7 @@ def load(port: int, **plan: Any) -> dict[str, Any]:
 
 
 def rounds(port: int, rate: int, seconds: float) -> dict[str, Any]:
-    """What the service was made for, five times, since the machine is others' too: the middle one."""
+    """What the service was made for, measured several times on a noisy machine: the middle one."""
     found = sorted((load(port, rate=rate, seconds=seconds) for _ in range(N_ROUNDS)), key=_p99)
     return {**found[N_ROUNDS // 2], "p99_ms_of_rounds": [_p99(each) for each in found]}
 

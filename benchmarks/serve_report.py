@@ -37,7 +37,8 @@ def _load(runs: list[dict[str, Any]]) -> list[str]:
         "service with `recommend(..., recalculate_user=True)` of 256 factors. *Together* answers "
         "all that wait in one call, *one by one* does not.",
         "",
-        f"One worker at 200 requests a second: p99 {at_200['p99_ms']:.1f} ms{in_rounds}. At its most it "
+        f"One worker at 200 requests a second: p99 {at_200['p99_ms']:.1f} ms{in_rounds}. "
+        "At its most it "
         f"answers {ours['most']['per_second']:,.0f} a second, "
         f"{ours['most']['per_second'] / theirs['most']['per_second']:.1f} times what the ALS "
         "service does"

@@ -51,7 +51,7 @@ class NumpyNetwork:
         self._output_by_unit: NDArray[np.float32] | None = None  # V by columns, (n_hidden, n_items)
 
     def hurry(self) -> None:
-        """Keep a copy of V by columns, which a few histories at a time read more than twice as fast.
+        """Keep a copy of V by columns, which a few histories read more than twice as fast.
 
         With V by rows a product has as many short runs through memory as there are items, and
         whatever is not in the cache holds it up; by columns it has as many long ones as units. The
