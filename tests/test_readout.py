@@ -5,7 +5,9 @@ import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.data.feedback import popularity_logit
+from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.model.neighbours import NeighbourRegression, direct_weight
 from cfnade.readout import GRID, Readout, ReadoutConfig, ReadoutMaker
 from tests.networks import random_counts, random_numpy_network
@@ -55,13 +57,13 @@ def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
         return far
 
     maker = Told(ReadoutConfig(direct_neighbours=7), ratings)
-    assert maker.choose(network, judge) == (wanted, 0.0)
+    assert maker.choose(network, judge) == wanted
 
 
 def test_all_fixed_means_one_look(ratings, network):
     fixed = {"direct_l2": 5.0, "direct_neighbours": 2, "direct_gain": 1.5, "popularity_tilt": 0.3}
     looks = []
-    readout, _ = ReadoutMaker(ReadoutConfig(**fixed), ratings).choose(
+    readout = ReadoutMaker(ReadoutConfig(**fixed), ratings).choose(
         network, lambda tried: float(len(looks.append(tried) or looks))
     )
     assert readout == Readout(**fixed) and len(looks) == 1
@@ -75,7 +77,7 @@ def test_without_the_direct_path_popularity_alone_is_looked_for(ratings, network
         tried.append(candidate)
         return 1.0
 
-    readout, _ = maker.choose(network, judge)
+    readout = maker.choose(network, judge)
     assert readout.settings() == {"direct": False, "popularity_tilt": 0.0}
     assert all(candidate.config.n_neighbours == 0 for candidate in tried)
     assert 1 < len(tried) <= len(GRID["popularity_tilt"])
@@ -103,3 +105,21 @@ def test_settings_of_a_readout_make_the_same_model_again():
 def test_settings_without_meaning_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ReadoutConfig(**wrong)
+
+
+def test_the_readout_is_chosen_by_mpr_and_ndcg_alike():
+    counts = random_counts(200, N_ITEMS, seed=1)
+    train, held_out = hold_out(counts, share=0.2, rng=0)
+    small = {"n_hidden": 4, "max_epochs": 4, "item_l2": 0.1, "direct": False}
+    metrics = {}
+    for tilt in (None, *GRID["popularity_tilt"]):
+        model = ImplicitCFNADE(**small, popularity_tilt=tilt).fit(train, validation=held_out)
+        relevance = model.scorer_.relative_rating.transform(held_out)
+        judged = evaluate(model, train, held_out, relevance, n_bootstrap=0).metrics
+        assert judged["mpr"] == pytest.approx(model.validation_mpr_)
+        metrics[tilt] = judged["mpr"] / judged["ndcg@100"]
+        if tilt is None:
+            found = model.readout_["popularity_tilt"]
+    assert metrics[found] == metrics[None]
+    near = [t for t in GRID["popularity_tilt"] if abs(t - found) < 0.21]
+    assert metrics[found] == min(metrics[tilt] for tilt in near)

@@ -19,7 +19,7 @@ from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
-from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
@@ -40,6 +40,10 @@ SEARCH_UP_TO = 2 * 10**8
 
 READOUT_USERS = 2_000
 """Held-out users at most that the readout is chosen on: it is judged dozens of times."""
+
+READOUT_BY = "ndcg@100"
+"""What the readout is chosen by, beside MPR. Chosen by MPR alone it gives the top of the list away
+for the tail: a stronger tilt against popularity lowers MPR by one per cent, and nDCG as well."""
 
 
 @dataclass(frozen=True)
@@ -223,10 +227,11 @@ def fit_network(
         readout, mpr, calibrator = maker.start(), None, None
         if held_out is not None:
             few = of_some_users(held_out, READOUT_USERS, 0)
-            judge = _validator(train_counts, few, ratings, plan)
-            readout, mpr = maker.choose(trained.network, judge)
-            chosen = NetworkScorer(maker.add(trained.network, readout), ratings)
-            calibrator = _calibrate(chosen, train_counts, few)
+            judge = _judge(train_counts, few, ratings, plan, ("mpr", READOUT_BY))
+            readout = maker.choose(trained.network, lambda network: _trade_off(judge(network)))
+            chosen = maker.add(trained.network, readout)
+            mpr = judge(chosen)["mpr"]
+            calibrator = _calibrate(NetworkScorer(chosen, ratings), train_counts, few)
         if n_run and checkpoint is not None:  # the search went on: an earlier refit is void
             shutil.rmtree(checkpoint / "refit", ignore_errors=True)
         if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
@@ -257,6 +262,11 @@ def _search_item_l2(
     grid = {"item_l2": ITEM_L2}
     best = coordinate_search(attempt, {"item_l2": usual}, grid, max_trials=n_trials).best
     return best.settings["item_l2"], tried[best.settings["item_l2"]]
+
+
+def _trade_off(metrics: Mapping[str, float]) -> float:
+    """What the readout is chosen by: one per cent of MPR is worth one per cent of nDCG."""
+    return metrics["mpr"] / max(metrics[READOUT_BY], 1e-3)
 
 
 def _calibrate(
@@ -326,18 +336,35 @@ def _validator(
     counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating, plan: MemoryPlan
 ) -> Callable[[NumpyNetwork], float]:
     """MPR of a network on held-out counts, given what was trained on as history."""
+    judge = _judge(counts, held_out, ratings, plan, ("mpr",))
+    return lambda network: judge(network)["mpr"]
+
+
+def _judge(
+    counts: CountMatrix,
+    held_out: CountMatrix,
+    ratings: RelativeRating,
+    plan: MemoryPlan,
+    metrics: tuple[str, ...],
+) -> Callable[[NumpyNetwork], dict[str, float]]:
+    """Metrics of a network on held-out counts, given what was trained on as history."""
     users = np.flatnonzero(np.diff(held_out.indptr))
     histories, held_out = counts[users], held_out[users]
     relevance = ratings.transform(held_out)
     block_size = max(1, plan.block // (2 * 4 * counts.shape[1]))
 
-    def validate(network: NumpyNetwork) -> float:
-        scorer = NetworkScorer(network, ratings)
-        return mean_percentage_ranking(
-            scorer, histories, held_out, relevance, block_size=block_size
-        )
+    def judge(network: NumpyNetwork) -> dict[str, float]:
+        return evaluate(
+            NetworkScorer(network, ratings),
+            histories,
+            held_out,
+            relevance,
+            metrics=metrics,
+            block_size=block_size,
+            n_bootstrap=0,
+        ).metrics
 
-    return validate
+    return judge
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,17 +131,15 @@ class ReadoutMaker:
         readout = Readout(**{name: value for name, value in told.items() if value is not None})
         return readout if self.has_direct else replace(readout, direct_neighbours=0)
 
-    def choose(
-        self, network: NumpyNetwork, judge: Callable[[NumpyNetwork], float]
-    ) -> tuple[Readout, float]:
+    def choose(self, network: NumpyNetwork, judge: Callable[[NumpyNetwork], float]) -> Readout:
         """Find what is not fixed.
 
         Args:
             network: As trained.
-            judge: Gives the validation MPR of a network, in percent.
+            judge: Judges a network on validation: lower is better.
 
         Returns:
-            The best readout and its validation MPR.
+            The best readout.
         """
         start = self.start()
         grid = {name: values for name, values in GRID.items() if getattr(self.config, name) is None}
@@ -154,7 +152,7 @@ class ReadoutMaker:
             return Trial(settings, judge(self.add(network, Readout(**settings))))
 
         best = coordinate_search(attempt, asdict(start), grid, max_trials=40).best
-        return Readout(**best.settings), best.mpr
+        return Readout(**best.settings)
 
     def add(self, network: NumpyNetwork, readout: Readout) -> NumpyNetwork:
         """The network with the readout; shares the memory of its weights."""

@@ -129,10 +129,10 @@ def ials(seed: int) -> GridContender:
             "alpha0": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
             "nu": (0.0, 0.5, 1.0),
             "weigh_counts": (False, True),
-            "factors": (32, 64, 128, 256),
+            "factors": (32, 64, 128, 256, 512),
         },
         translate=ials_regularization,
-        stops=(2, 4, 8, 12, 20, 30),
+        stops=(2, 4, 8, 12, 20, 30, 50),
         fixed={"random_state": seed},
         uses_ratings=True,
     )

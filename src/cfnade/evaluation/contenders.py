@@ -109,13 +109,13 @@ class IMFContender:
         default_factory=lambda: {
             "strength": STRENGTHS,
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
-            "factors": (32, 64, 128, 256),
+            "factors": (32, 64, 128, 256, 512),
         }
     )
     start: dict[str, Any] = field(
         default_factory=lambda: {"factors": 128, "alpha": 30.0, "strength": 20.0}
     )
-    iterations: tuple[int, ...] = (2, 3, 5, 8, 12, 20)
+    iterations: tuple[int, ...] = (2, 3, 5, 8, 12, 20, 30)
     """Where each fit is judged on its way."""
 
     def search(
@@ -158,9 +158,9 @@ class CFNADEContender:
     preset: str = "default"
     grid: dict[str, Any] = field(
         default_factory=lambda: {
-            "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0),
+            "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
-            "dropout": (0.0, 0.25, 0.5),
+            "dropout": (0.0, 0.25, 0.5, 0.7),
         }
     )
     changes: dict[str, Any] = field(default_factory=dict)

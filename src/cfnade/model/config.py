@@ -206,7 +206,7 @@ PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
 and what had to be fixed to make that train, see docs/decisions/0003-paper-preset.md."""
 
 
-ITEM_L2 = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+ITEM_L2 = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Strengths of `item_l2` that are looked at."""
 
 
