@@ -201,7 +201,8 @@ def _seconds(sets: Mapping[str, Any]) -> list[str]:
     lines = [
         "### Seconds",
         "",
-        "Search on validation, and one final fit (of the MPR table); in brackets the settings "
+        "Search on validation, and one final fit (of the MPR table), each on one thread with other "
+        "work beside it, so upper bounds; in brackets the settings "
         "tried.",
         "",
         "| method | " + " | ".join(sets) + " |",
