@@ -56,7 +56,7 @@ class ValidationConfig:
     validation_users: int = 10_000
     """Hold out from this many users at most: enough to tell epochs apart."""
 
-    item_l2_trials: int = 3
+    item_l2_trials: int = 2
     """Where `item_l2` is None, train with so many strengths at most, from the usual one on as long
     as it gets better, and keep the best; 1 takes the usual one. With more than 200 million users
     times items it is taken anyway."""

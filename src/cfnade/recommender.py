@@ -118,7 +118,7 @@ class ImplicitCFNADE:
         patience: int = 6,
         validation_share: float = 0.1,
         validation_users: int = 10_000,
-        item_l2_trials: int = 3,
+        item_l2_trials: int = 2,
         refit: bool | None = None,
         relative_rating: RelativeRating | None = None,
         random_state: int = 0,

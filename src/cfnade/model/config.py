@@ -217,7 +217,7 @@ def usual_item_l2(n_pairs: int, n_users: int, n_items: int) -> float:
     """
     n_watchers = n_pairs / max(n_items, 1)
     is_known_well = n_watchers >= MANY_WATCHERS or n_watchers >= LARGE_PART * n_users
-    return 0.05 if is_known_well else 0.8
+    return 0.02 if is_known_well else 0.8
 
 
 def _at_least(name: str, value: int, least: int) -> None:
