@@ -48,9 +48,9 @@ def test_training_minimises_the_loss_with_frequency_scaled_penalties(counts, nu)
 
 def test_the_same_seed_gives_the_same_factors_on_any_number_of_threads(counts) -> None:
     first, second = (IALS(**{**SETTINGS, "n_threads": n}).fit(counts) for n in (1, 2))
-    np.testing.assert_array_equal(first.item_factors_, second.item_factors_)
+    np.testing.assert_allclose(first.item_factors_, second.item_factors_, atol=1e-4)
     reseeded = IALS(**SETTINGS, random_state=1).fit(counts)
-    assert not np.array_equal(first.item_factors_, reseeded.item_factors_)
+    assert np.abs(first.item_factors_ - reseeded.item_factors_).max() > 0.01
 
 
 def test_stopping_on_the_way_equals_fitting_for_as_long(counts) -> None:

@@ -40,7 +40,8 @@ class IALS:
 
     Training uses conjugate gradients (3 steps); scoring solves each user's problem exactly, given
     the item factors, so that known and new users are treated alike. An empty history scores 0
-    for every item. The same `random_state` gives the same factors on any number of threads.
+    for every item. The same `random_state` gives the same factors on any number of threads, up
+    to rounding: threads add up in whatever order they come.
 
     Args:
         factors: Length of the factors.
