@@ -50,7 +50,7 @@ class NumpyNetwork:
             self.direct_weight = direct_weight(weights["neighbours"], weights["neighbour_weight"])
         self._output_by_unit: NDArray[np.float32] | None = None  # V by columns, (n_hidden, n_items)
 
-    def hurry(self) -> None:
+    def keep_output_by_unit(self) -> None:
         """Keep a copy of V by columns, which a few histories read more than twice as fast.
 
         With V by rows a product has as many short runs through memory as there are items, and
