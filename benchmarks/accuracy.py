@@ -117,6 +117,8 @@ def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contende
 
     def of_seed(seed: int) -> Contender:
         candidate = contender(method, seed)
+        if dataset.cfnade and method == "cfnade":
+            return CFNADEContender(seed, grid={}, changes=dict(dataset.cfnade))
         if dataset.max_memory_gb is not None and method in ("ease", "edlae"):
             start = {**candidate.start, "max_memory_gb": dataset.max_memory_gb}  # type: ignore[attr-defined]
             return replace(candidate, start=start)  # type: ignore[type-var]

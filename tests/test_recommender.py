@@ -16,7 +16,7 @@ from cfnade.baselines import Popularity
 from cfnade.data.service_config import ServiceConfig
 from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
-from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
 from cfnade.fitting import Callbacks, ValidationConfig
 from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
@@ -288,6 +288,27 @@ def test_fit_finds_the_strength_of_l2_on_validation(caplog):
         assert found.validation_mpr_ == alone[found.item_l2_].validation_mpr_
         mine, theirs = (m.scores(group_counts()) for m in (found, alone[found.item_l2_]))
         np.testing.assert_array_equal(mine, theirs)  # trained again on all pairs as well
+
+
+def test_epochs_and_readout_can_be_chosen_by_another_metric():
+    train, held_out = hold_out(group_counts(), share=0.3, rng=0)
+    settings = {**SMALL, "validate_every": 1, "patience": 12, "direct": False, "item_l2": 0.1}
+
+    def recall_of(model: ImplicitCFNADE) -> float:
+        relevance = model.scorer_.relative_rating.transform(held_out)
+        judged = evaluate(model, train, held_out, relevance, metrics=["recall@3"], n_bootstrap=0)
+        return judged.metrics["recall@3"]
+
+    epochs = []
+    for n_epochs in range(1, SMALL["max_epochs"] + 1):
+        fixed = {**settings, "max_epochs": n_epochs, "validation_share": 0.0}
+        epochs.append(recall_of(ImplicitCFNADE(**fixed, popularity_tilt=0.0).fit(train)))
+    chosen = ImplicitCFNADE(**settings, choose_by="recall@3").fit(train, validation=held_out)
+    assert chosen.best_epoch_ == 1 + epochs.index(max(epochs))
+    assert recall_of(chosen) >= max(epochs)  # the tilt of popularity is chosen by it as well
+    assert [e.goal for e in chosen.epochs_] == [-recall for recall in epochs]
+    with pytest.raises(ConfigError, match="no metric 'luck'"):
+        ImplicitCFNADE(choose_by="luck").fit(train)
 
 
 def test_rare_items_are_held_more_and_much_data_is_not_searched(monkeypatch):

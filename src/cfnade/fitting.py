@@ -20,6 +20,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import evaluate
+from cfnade.evaluation.metrics import metric_functions
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
@@ -28,7 +29,7 @@ from cfnade.readout import DIRECT_UP_TO, Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
-    from cfnade.model.training import Epoch, Trained
+    from cfnade.model.training import Epoch, Look, Trained
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,10 @@ class ValidationConfig:
     as it gets better, and keep the best; 1 takes the usual one. With more than 200 million users
     times items it is taken anyway."""
 
+    choose_by: str | None = None
+    """Metric that the number of epochs, the strength of L2 and the readout are chosen by, such as
+    `ndcg@20`; None goes by MPR, and in the readout by MPR divided by nDCG@100."""
+
     refit: bool | None = None
     """Once the best number of epochs is known, train again on all pairs, those held out
     included; None does so if more than 1 % of the pairs were held out."""
@@ -70,6 +75,8 @@ class ValidationConfig:
             raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
         if check_number("item_l2_trials", self.item_l2_trials) < 1:
             raise ConfigError(f"item_l2_trials must be at least 1, got {self.item_l2_trials}")
+        if self.choose_by is not None:
+            metric_functions([self.choose_by])  # refuses unknown names
         if not 0 <= check_number("validation_share", self.validation_share) < 1:
             raise ConfigError(
                 f"validation_share must be at least 0 and below 1, got {self.validation_share}"
@@ -160,7 +167,7 @@ def fit_network(
     if known.nnz == 0:
         raise DataError("there is nothing to learn from: no pair has a count above 0")
     try:
-        from cfnade.model.training import train
+        from cfnade.model.training import Look, train
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
     settings = plain_settings(settings)
@@ -195,12 +202,24 @@ def fit_network(
             model,
             TrainingConfig(**{**settings_of(TrainingConfig, settings), **changes}),
             ratings.transform(counts),
-            validate=None if held_out is None else _validator(counts, held_out, ratings, plan),
+            validate=None if held_out is None else validator(counts, held_out, ratings),
             on_epoch=on_epoch,
             on_step=callbacks.on_step,
             checkpoint=folder,
             resume=resume and folder is not None and folder.exists(),
         )
+
+    def validator(
+        counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
+    ) -> Callable[[NumpyNetwork], Look]:
+        by = validating.choose_by
+        judge = _judge(counts, held_out, ratings, plan, ("mpr",) if by is None else ("mpr", by))
+
+        def look(network: NumpyNetwork) -> Look:
+            judged = judge(network)
+            return Look(judged["mpr"], None if by is None else _cost(judged, by))
+
+        return look
 
     if checkpoint is not None and not resume:
         shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
@@ -227,8 +246,9 @@ def fit_network(
         readout, mpr, calibrator = maker.start(), None, None
         if held_out is not None:
             few = of_some_users(held_out, READOUT_USERS, 0)
-            judge = _judge(train_counts, few, ratings, plan, ("mpr", READOUT_BY))
-            readout = maker.choose(trained.network, lambda network: _trade_off(judge(network)))
+            by = validating.choose_by
+            judge = _judge(train_counts, few, ratings, plan, ("mpr", by or READOUT_BY))
+            readout = maker.choose(trained.network, lambda network: _cost(judge(network), by))
             chosen = maker.add(trained.network, readout)
             mpr = judge(chosen)["mpr"]
             calibrator = _calibrate(NetworkScorer(chosen, ratings), train_counts, few)
@@ -255,18 +275,24 @@ def _search_item_l2(
     def attempt(chosen: dict[str, Any]) -> Trial:
         item_l2 = chosen["item_l2"]
         trained = tried[item_l2] = train_with(item_l2)
-        mprs = [e.validation_mpr for e in trained.epochs if e.validation_mpr is not None]
-        logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, min(mprs, default=math.inf))
-        return Trial(chosen, min(mprs, default=math.inf))
+        cost = min((e.goal for e in trained.epochs if e.goal is not None), default=math.inf)
+        mprs = [e.validation_mpr for e in trained.epochs if e.goal == cost]
+        logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, mprs[0] if mprs else math.nan)
+        return Trial(chosen, cost)
 
     grid = {"item_l2": ITEM_L2}
     best = coordinate_search(attempt, {"item_l2": usual}, grid, max_trials=n_trials).best
     return best.settings["item_l2"], tried[best.settings["item_l2"]]
 
 
-def _trade_off(metrics: Mapping[str, float]) -> float:
-    """What the readout is chosen by: one per cent of MPR is worth one per cent of nDCG."""
-    return metrics["mpr"] / max(metrics[READOUT_BY], 1e-3)
+def _cost(metrics: Mapping[str, float], by: str | None) -> float:
+    """What is chosen by a metric has least of this.
+
+    Without one, one per cent of MPR is worth one per cent of nDCG.
+    """
+    if by is None:
+        return metrics["mpr"] / max(metrics[READOUT_BY], 1e-3)
+    return metrics[by] if by.startswith("mpr") else -metrics[by]
 
 
 def _calibrate(
@@ -330,14 +356,6 @@ def _plan(
     if has_direct and not plan.direct:
         logger.warning("the direct item-item path does not fit %s and is left out", limit)
     return plan
-
-
-def _validator(
-    counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating, plan: MemoryPlan
-) -> Callable[[NumpyNetwork], float]:
-    """MPR of a network on held-out counts, given what was trained on as history."""
-    judge = _judge(counts, held_out, ratings, plan, ("mpr",))
-    return lambda network: judge(network)["mpr"]
 
 
 def _judge(

@@ -21,7 +21,7 @@ from cfnade.data.feedback import check_number, popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.neighbours import NeighbourRegression
+from cfnade.model.neighbours import NeighbourRegression, usual_candidates
 
 DIRECT_UP_TO = 200_000
 """Items up to which the direct path is used: each is a regression of about a millisecond."""
@@ -101,9 +101,9 @@ class ReadoutConfig:
 
 
 GRID: dict[str, tuple[float, ...]] = {
-    "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0),
+    "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0),
     "direct_l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-    "direct_neighbours": (5, 10, 20, 50, 100),
+    "direct_neighbours": (5, 10, 20, 50, 100, 200),
     "popularity_tilt": (-1.0, -0.8, -0.65, -0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2),
 }
 """What is walked along, in this order."""
@@ -145,8 +145,12 @@ class ReadoutMaker:
         grid = {name: values for name, values in GRID.items() if getattr(self.config, name) is None}
         if not self.has_direct:
             grid = {name: v for name, v in grid.items() if not name.startswith("direct")}
-        elif network.config.n_items > SEARCH_L2_UP_TO:
-            grid.pop("direct_l2", None)
+        else:
+            most = max(usual_candidates(self.n_items), start.direct_neighbours)
+            if "direct_neighbours" in grid:
+                grid["direct_neighbours"] = tuple(n for n in GRID["direct_neighbours"] if n <= most)
+            if self.n_items > SEARCH_L2_UP_TO:
+                grid.pop("direct_l2", None)
 
         def attempt(settings: dict[str, Any]) -> Trial:
             return Trial(settings, judge(self.add(network, Readout(**settings))))
@@ -188,5 +192,5 @@ class ReadoutMaker:
 
     def _strongest(self, l2: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As many neighbours as any readout keeps, for one L2."""
-        most = max(*GRID["direct_neighbours"], self.config.direct_neighbours or 0)
+        most = max(usual_candidates(self.n_items), self.config.direct_neighbours or 0)
         return self._regression.neighbours(l2, min(int(most), self.n_items))

@@ -119,6 +119,7 @@ class ImplicitCFNADE:
         validation_share: float = 0.1,
         validation_users: int = 10_000,
         item_l2_trials: int = 2,
+        choose_by: str | None = None,
         refit: bool | None = None,
         relative_rating: RelativeRating | None = None,
         random_state: int = 0,
@@ -155,6 +156,7 @@ class ImplicitCFNADE:
         self.validation_share = validation_share
         self.validation_users = validation_users
         self.item_l2_trials = item_l2_trials
+        self.choose_by = choose_by
         self.refit = refit
         self.relative_rating = relative_rating
         self.random_state = random_state

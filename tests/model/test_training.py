@@ -18,7 +18,7 @@ from cfnade.model.input_layer import InputLayer
 from cfnade.model.network import CFNADENetwork
 from cfnade.model.objective import OutputLayer, weighted_nll
 from cfnade.model.ordering import draw_window, split_batch
-from cfnade.model.training import train
+from cfnade.model.training import Look, train
 
 MODEL = ModelConfig(n_items=20, n_hidden=8)
 
@@ -70,12 +70,14 @@ def test_same_seed_same_weights_and_another_seed_others(ratings):
 def test_a_resumed_run_ends_in_the_same_weights_bit_for_bit(ratings, tmp_path, optimizer):
     training = changed(TRAINING, optimizer=optimizer, validate_every=2)
     mprs = iter([9.0, 5.0, 8.0])
-    whole = train(MODEL, training, ratings, validate=lambda network: next(mprs))
+    whole = train(MODEL, training, ratings, validate=lambda network: Look(next(mprs)))
     mprs = iter([9.0, 5.0, 8.0])
     half = changed(training, max_epochs=3)
-    train(MODEL, half, ratings, validate=lambda network: next(mprs), checkpoint=tmp_path / "c")
+    train(
+        MODEL, half, ratings, validate=lambda network: Look(next(mprs)), checkpoint=tmp_path / "c"
+    )
     resumed = train(
-        MODEL, training, ratings, validate=lambda network: next(mprs),
+        MODEL, training, ratings, validate=lambda network: Look(next(mprs)),
         checkpoint=tmp_path / "c", resume=True,
     )  # fmt: skip
     assert same_weights(whole.network.weights, resumed.network.weights)
@@ -89,7 +91,7 @@ def test_training_stops_early_and_keeps_the_weights_of_the_best_epoch(ratings):
 
     def validate(network):
         seen.append({name: weight.copy() for name, weight in network.weights.items()})
-        return next(mprs)
+        return Look(next(mprs))
 
     training = changed(TRAINING, max_epochs=50, patience=3)
     trained = train(MODEL, training, ratings, validate=validate)
@@ -97,9 +99,17 @@ def test_training_stops_early_and_keeps_the_weights_of_the_best_epoch(ratings):
     assert same_weights(trained.network.weights, seen[1])
 
 
+def test_the_best_epoch_has_least_of_what_counts_and_that_need_not_be_mpr(ratings):
+    looks = iter([Look(9.0, -0.1), Look(5.0, -0.2), Look(6.0, -0.3), Look(4.0, -0.2)])
+    training = changed(TRAINING, max_epochs=4, patience=4)
+    trained = train(MODEL, training, ratings, validate=lambda network: next(looks))
+    assert (trained.best_epoch, trained.epochs[2].validation_mpr) == (3, 6.0)
+    assert [epoch.goal for epoch in trained.epochs] == [-0.1, -0.2, -0.3, -0.2]
+
+
 def test_validation_is_looked_at_every_so_many_epochs_and_after_the_last(ratings):
     training = changed(TRAINING, max_epochs=7, validate_every=3)
-    trained = train(MODEL, training, ratings, validate=lambda network: 5.0)
+    trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))
     looked = [e.number for e in trained.epochs if e.validation_mpr is not None]
     assert looked == [3, 6]
     assert trained.best_epoch == 3
@@ -107,13 +117,13 @@ def test_validation_is_looked_at_every_so_many_epochs_and_after_the_last(ratings
 
 def test_patience_is_asked_only_after_a_look(ratings):
     training = changed(TRAINING, max_epochs=20, validate_every=3, patience=1)
-    trained = train(MODEL, training, ratings, validate=lambda network: 5.0)
+    trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))
     assert (len(trained.epochs), trained.best_epoch) == (6, 3)
 
 
 def test_there_is_a_look_even_if_there_are_fewer_epochs_than_it_takes(ratings):
     training = changed(TRAINING, max_epochs=1, validate_every=2, patience=1)
-    trained = train(MODEL, training, ratings, validate=lambda network: 5.0)
+    trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))
     assert (trained.best_epoch, trained.epochs[0].validation_mpr) == (1, 5.0)
 
 
@@ -391,7 +401,7 @@ def test_a_warm_start_leaves_no_unit_without_a_gradient(ratings):
 def test_the_last_epoch_of_a_schedule_is_judged(ratings):
     seen = []
     training = changed(TRAINING, schedule="linear", max_epochs=5, validate_every=2)
-    train(MODEL, training, ratings, validate=lambda network: seen.append(network) or 1.0)
+    train(MODEL, training, ratings, validate=lambda network: seen.append(network) or Look(1.0))
     assert len(seen) == 3
 
 

@@ -187,7 +187,8 @@ class CFNADEContender:
                 "max_epochs": model.best_epoch_,
                 **model.readout_,
             }
-            return Trial(chosen, model.validation_mpr_, calibrator=model.calibrator_)
+            metrics = validation.metrics(model)
+            return Trial(chosen, metrics["mpr"], metrics, calibrator=model.calibrator_)
 
         return coordinate_search(
             attempt, start, self.grid, max_trials=max_trials, on_trial=on_trial

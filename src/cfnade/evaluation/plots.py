@@ -189,14 +189,13 @@ def training_plot(epochs: Sequence[Epoch], *, best_epoch: int | None = None) -> 
     """
     if not epochs:
         raise DataError("there are no epochs to draw; a model that was loaded keeps none")
-    numbers = [epoch.number for epoch in epochs]
-    mprs = [epoch.validation_mpr for epoch in epochs if epoch.validation_mpr is not None]
-    curves = [("Training loss", [epoch.loss for epoch in epochs], ORANGE)]
-    if len(mprs) == len(epochs):
-        curves.insert(0, ("Validation MPR, %", mprs, BLUE))
+    curves = [("Training loss", {epoch.number: epoch.loss for epoch in epochs}, ORANGE)]
+    looks = {e.number: e.validation_mpr for e in epochs if e.validation_mpr is not None}
+    if looks:
+        curves.insert(0, ("Validation MPR, %", looks, BLUE))
     with canvas(rows=len(curves), height=1.0 + 1.6 * len(curves)) as (figure, panels):
         for axes, (label, values, color) in zip(panels, curves, strict=True):
-            axes.plot(numbers, values, color=color, marker=".")
+            axes.plot(list(values), list(values.values()), color=color, marker=".")
             axes.set_ylabel(label)
             if best_epoch is not None:
                 axes.axvline(best_epoch, color=GREY, linestyle="--", linewidth=1)

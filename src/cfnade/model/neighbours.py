@@ -9,12 +9,13 @@ from threadpoolctl import threadpool_limits
 
 from cfnade.model.direct import likes_of, shared_watchers
 
-N_CANDIDATES = 100
-"""Items that may speak for each item."""
-
 DENSE_UP_TO = 20_000
 """Items up to which all pairs are counted in one dense array, of 1.6 GB at most; above it in a
 sparse one, as most pairs of so many items share nobody."""
+
+N_CANDIDATES = 100
+"""Items that may speak for each item; of as many items as are counted in a sparse array, twice
+that: there each has more others that are close to it."""
 
 MOST_USERS = 50_000
 """Users at most, evenly taken, on whom the sparse array is counted."""
@@ -33,21 +34,22 @@ class NeighbourRegression:
     """
 
     def __init__(
-        self, counts: csr_array, dropout: float = 0.5, n_candidates: int = N_CANDIDATES
+        self, counts: csr_array, dropout: float = 0.5, n_candidates: int | None = None
     ) -> None:
         """Count what items share.
 
         Args:
             counts: Sparse, (n_users, n_items).
             dropout: Share of the history that is hidden, as in EDLAE.
-            n_candidates: How many items may speak for each.
+            n_candidates: How many items may speak for each; None for `usual_candidates`.
         """
         self.n_items = counts.shape[1]
         if self.n_items > DENSE_UP_TO:
             counts = counts[:: -(-counts.shape[0] // MOST_USERS)]
         likes = likes_of(counts)
         by_item = likes.T.tocsr()
-        self.n_candidates = min(n_candidates, max(self.n_items - 1, 1))
+        self.n_candidates = n_candidates or usual_candidates(self.n_items)
+        self.n_candidates = min(self.n_candidates, max(self.n_items - 1, 1))
         self._n_watchers = np.diff(by_item.indptr).astype(np.float32)
         self._hidden = np.float32(dropout / (1.0 - dropout)) * self._n_watchers
         self._shared: NDArray[np.float32] | csr_array = (
@@ -111,9 +113,14 @@ class NeighbourRegression:
         return np.asarray(self._shared[items][:, items].toarray())
 
 
+def usual_candidates(n_items: int) -> int:
+    """How many items may speak for each of so many."""
+    return N_CANDIDATES if n_items <= DENSE_UP_TO else 2 * N_CANDIDATES
+
+
 def regression_bytes(n_items: int) -> int:
     """Memory that finding neighbours takes at most, beside the counts."""
-    n_candidates = min(N_CANDIDATES, n_items)
+    n_candidates = min(usual_candidates(n_items), n_items)
     found = n_items * n_candidates * 2 * 12
     at_once = min(_ITEMS, n_items) * (n_items * 16 + n_candidates**2 * 12)
     return found + at_once + (4 * n_items**2 if n_items <= DENSE_UP_TO else 0)

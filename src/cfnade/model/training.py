@@ -31,11 +31,23 @@ from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
 from cfnade.model.rows import RowsInMemory, TrainingRows
 
-Validate = Callable[[NumpyNetwork], float]
-"""Gives the validation MPR of a network, in percent: lower is better."""
-
 _RISE = 0.05  # share of a schedule's updates over which the step size rises
 _AVERAGE_EVERY = 5  # updates: an average of the weights moves slowly, and reads all of them
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at validation found."""
+
+    mpr: float
+    """In percent."""
+
+    goal: float | None = None
+    """What the best epoch has least of; None if that is MPR."""
+
+
+Validate = Callable[[NumpyNetwork], Look]
+"""Judges a network on validation."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,14 @@ class Epoch:
 
     seconds: float
     """Since training began, over all resumed runs."""
+
+    validation_goal: float | None = None
+    """What the best epoch has least of; None if that is `validation_mpr`."""
+
+    @property
+    def goal(self) -> float | None:
+        """What the best epoch has least of; None without validation."""
+        return self.validation_mpr if self.validation_goal is None else self.validation_goal
 
 
 @dataclass(frozen=True)
@@ -121,12 +141,13 @@ def train(
         started = time.perf_counter()
         loss = run.epoch(on_step, checkpoint)
         number = len(run.epochs) + 1
-        mpr = None
+        look = None
         if validate is not None and training.is_validated(number):
-            mpr = validate(run.averaged_network())
+            look = validate(run.averaged_network())
         seconds = run.seconds + time.perf_counter() - started
-        epoch = Epoch(number, loss, mpr, seconds)
-        run.finish_epoch(epoch, is_best=validate is None or run.is_best(mpr))
+        found = (None, seconds) if look is None else (look.mpr, seconds, look.goal)
+        epoch = Epoch(number, loss, *found)
+        run.finish_epoch(epoch, is_best=validate is None or run.is_best(epoch))
         if checkpoint is not None and run.exchange.is_first:
             run.save(checkpoint)
         if on_epoch is not None:
@@ -352,10 +373,10 @@ class _Run:
         """The network with the averaged weights, for validation; shares their memory."""
         return self._network(self.average)
 
-    def is_best(self, mpr: float | None) -> bool:
-        """Whether a validation MPR is lower than all before."""
-        earlier = (e.validation_mpr for e in self.epochs if e.validation_mpr is not None)
-        return mpr is not None and mpr < min(earlier, default=math.inf)
+    def is_best(self, epoch: Epoch) -> bool:
+        """Whether an epoch has less of what counts than all before."""
+        earlier = (e.goal for e in self.epochs if e.goal is not None)
+        return epoch.goal is not None and epoch.goal < min(earlier, default=math.inf)
 
     def finish_epoch(self, epoch: Epoch, *, is_best: bool) -> None:
         """Keep the weights if they are the best so far."""

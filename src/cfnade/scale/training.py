@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from cfnade.scale.prepared import Prepared
 from cfnade.threads import available_threads, limited_threads
 
 if TYPE_CHECKING:
-    from cfnade.model.training import Epoch
+    from cfnade.model.training import Epoch, Validate
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +178,8 @@ def _check(told: Mapping[str, Any]) -> None:
             "memory_limit has no meaning on a prepared folder, of which a row group a shard is in "
             "memory; leave it out"
         )
+    if told["choose_by"] is not None:
+        raise ConfigError("a prepared folder is judged by MPR; leave choose_by out")
     if told["direct_gain"] is not None or told["direct_neighbours"] is not None:
         raise ConfigError("there is no direct path on a prepared folder; leave out direct_*")
 
@@ -187,8 +189,9 @@ def _threads_here() -> int:
     return max(1, available_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def _validator(prepared: Prepared, exchange: Exchange) -> Callable[[NumpyNetwork], float] | None:
+def _validator(prepared: Prepared, exchange: Exchange) -> Validate | None:
     """MPR on the validation part, of which each process judges its share; None if there is none."""
+    from cfnade.model.training import Look
     from cfnade.scale.exchange import n_processes, process_number, weighted_mean
 
     histories, held_out = prepared.held_out("validation")
@@ -206,10 +209,10 @@ def _validator(prepared: Prepared, exchange: Exchange) -> Callable[[NumpyNetwork
     relevance = ratings.transform(held_out)
     weight = float(relevance.sum())  # MPR is a mean over held-out pairs with these weights
 
-    def validate(network: NumpyNetwork) -> float:
+    def validate(network: NumpyNetwork) -> Look:
         scorer = NetworkScorer(network, ratings)
         mpr = mean_percentage_ranking(scorer, histories, held_out, relevance)
-        return weighted_mean(exchange, mpr, weight)
+        return Look(weighted_mean(exchange, mpr, weight))
 
     return validate
 
