@@ -30,7 +30,7 @@ def network():
 def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
     readout = Readout(direct_l2=7.0, direct_neighbours=4, direct_gain=3.0, popularity_tilt=-0.25)
     actual = ReadoutMaker(ReadoutConfig(), ratings).add(network, readout).logits(ratings)
-    neighbours, weight = NeighbourRegression(ratings, 0.5).neighbours(7.0, 4)
+    neighbours, weight = NeighbourRegression(ratings).neighbours(7.0, 4)
     likes = (ratings.toarray() > 0).astype(float)
     expected = network.logits(ratings) + 3.0 * likes @ direct_weight(neighbours, weight).toarray()
     expected -= 0.25 * popularity_logit(ratings)

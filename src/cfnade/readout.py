@@ -34,7 +34,7 @@ SEARCH_L2_UP_TO = 10_000
 class Readout:
     """What is added to a trained network."""
 
-    direct_l2: float = 100.0
+    direct_l2: float = 30.0
     """L2 of the regression that the direct weights come from."""
 
     direct_neighbours: int = 50
@@ -76,8 +76,9 @@ class ReadoutConfig:
     direct_gain: float | None = None
     """Factor on the direct weights."""
 
-    direct_dropout: float = 0.5
-    """Share of the history hidden in the regression that the direct weights come from."""
+    direct_dropout: float = 0.0
+    """Share of the history hidden in the regression that the direct weights come from, as in EDLAE:
+    a penalty that grows with the watchers of an item."""
 
     popularity_tilt: float | None = None
     """How much popularity counts beyond what training gave it: below 0 rare items come up, above 0

@@ -111,7 +111,7 @@ class ImplicitCFNADE:
         direct_l2: float | None = None,
         direct_neighbours: int | None = None,
         direct_gain: float | None = None,
-        direct_dropout: float = 0.5,
+        direct_dropout: float = 0.0,
         popularity_tilt: float | None = None,
         max_epochs: int = 200,
         validate_every: int = 2,

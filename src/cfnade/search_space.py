@@ -56,7 +56,7 @@ SPACE: Mapping[str, Between | OneOf] = {
     "learning_rate": Between(1e-3, 2e-2, is_log=True),
     "context_share": Between(0.2, 0.8),
     "n_hidden": OneOf((64, 128, 256, 512)),
-    "direct_dropout": Between(0.1, 0.8),
+    "direct_dropout": Between(0.0, 0.8),
 }
 """By setting; what each does is told in `cfnade.model.config` and `cfnade.readout`.
 

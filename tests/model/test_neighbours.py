@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
 from cfnade.model import neighbours as module
@@ -9,6 +10,7 @@ from cfnade.model.direct import item_item_weights
 from cfnade.model.neighbours import NeighbourRegression, add_direct, direct_weight
 
 L2, DROPOUT = 7.0, 0.4
+TINY = 1e-4
 
 
 def regressed_one_by_one(counts, n_candidates):
@@ -22,14 +24,15 @@ def regressed_one_by_one(counts, n_candidates):
         explained = {o: gram[o, item] ** 2 / (gram[o, o] + penalty[o]) for o in others}
         best = sorted(others, key=lambda other: -explained[other])[:n_candidates]
         system = gram[np.ix_(best, best)] + np.diag(penalty[best])
-        weights = np.linalg.solve(system, gram[best, item])
-        found.append({o: w for o, w in zip(best, weights, strict=True) if w > 0})
+        root = np.linalg.cholesky(system)  # b A b - 2 b y is |root' b - inv(root) y|^2 and a rest
+        weights, _ = nnls(root.T, np.linalg.solve(root, gram[best, item]))
+        found.append({o: w for o, w in zip(best, weights, strict=True) if w > TINY})
     return found
 
 
 def as_dicts(neighbours, weight):
     rows = zip(neighbours, weight, strict=True)
-    return [{o: w for o, w in zip(*row, strict=True) if w > 0} for row in rows]
+    return [{o: w for o, w in zip(*row, strict=True) if w > TINY} for row in rows]
 
 
 @pytest.fixture
@@ -50,14 +53,16 @@ def test_equals_one_small_regression_for_each_item(
     found = as_dicts(*regression.neighbours(L2, 13))
     expected = regressed_one_by_one(many_counts, n_candidates)
     for mine, theirs in zip(found, expected, strict=True):
-        assert mine == pytest.approx(theirs, abs=1e-5)
+        assert mine == pytest.approx(theirs, abs=TINY)
 
 
-def test_with_every_item_a_candidate_it_is_the_closed_form(many_counts):
-    neighbours, weight = NeighbourRegression(many_counts, DROPOUT, 13).neighbours(L2, 13)
-    closed = item_item_weights(many_counts, L2, DROPOUT)
-    expected = np.where(closed > 0, closed, 0.0)
-    np.testing.assert_allclose(direct_weight(neighbours, weight).toarray(), expected, atol=1e-5)
+def test_where_no_weight_would_be_negative_it_is_the_closed_form(rng):
+    taste = rng.random((400, 1)) < 0.5  # all items of one taste: each speaks for all others
+    counts = csr_array((rng.random((400, 9)) < np.where(taste, 0.8, 0.2)).astype(float))
+    neighbours, weight = NeighbourRegression(counts, DROPOUT).neighbours(L2, 8)
+    closed = item_item_weights(counts, L2, DROPOUT)
+    assert (closed >= 0.0).all()
+    np.testing.assert_allclose(direct_weight(neighbours, weight).toarray(), closed, atol=TINY)
 
 
 def test_the_strongest_come_first_and_the_rest_is_cut(many_counts):
@@ -75,7 +80,7 @@ def test_a_large_catalogue_is_counted_on_some_of_many_users(many_counts, monkeyp
     found = NeighbourRegression(many_counts, DROPOUT).neighbours(L2, 13)
     expected = regressed_one_by_one(many_counts[::2], 100)
     for mine, theirs in zip(as_dicts(*found), expected, strict=True):
-        assert mine == pytest.approx(theirs, abs=1e-5)
+        assert mine == pytest.approx(theirs, abs=TINY)
 
 
 @pytest.mark.parametrize("dense_up_to", [0, 100])

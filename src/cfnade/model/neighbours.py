@@ -21,26 +21,29 @@ MOST_USERS = 50_000
 """Users at most, evenly taken, on whom the sparse array is counted."""
 
 _ITEMS = 64  # regressed on at once
+_MOST_ROUNDS = 12  # of a regression; few take so many, and are then all but done
+_TOLERANCE = 1e-4  # slope that counts as none, in units of the largest
 
 
 class NeighbourRegression:
     """Finds the items that speak for each item.
 
-    It is the least squares of EDLAE (`cfnade.model.direct.item_item_weights`), but for each item
-    only some candidates may speak: those that would, each alone, explain most of it. With S the
-    candidates of item j, G how many watchers two items share and D the penalty,
-    `b = inv(G_SS + D_SS) G_Sj`. These are small systems, one for each item, so the catalogue may be
-    large; and having fewer to choose from, it ranks better than the strongest weights of all.
+    It is a least squares without negative weights, as in SLIM (Ning and Karypis 2011): nothing
+    speaks against an item. For each item only some candidates may speak: those that would, each
+    alone, explain most of it. With S the candidates of item j, G how many watchers two items share
+    and D the penalty, b minimises `b (G_SS + D_SS) b / 2 - b G_Sj` over all `b >= 0`. These are
+    small systems, one for each item, so the catalogue may be large.
     """
 
     def __init__(
-        self, counts: csr_array, dropout: float = 0.5, n_candidates: int | None = None
+        self, counts: csr_array, dropout: float = 0.0, n_candidates: int | None = None
     ) -> None:
         """Count what items share.
 
         Args:
             counts: Sparse, (n_users, n_items).
-            dropout: Share of the history that is hidden, as in EDLAE.
+            dropout: Share of the history that is hidden, as in EDLAE: a penalty that grows with
+                the watchers of an item.
             n_candidates: How many items may speak for each; None for `usual_candidates`.
         """
         self.n_items = counts.shape[1]
@@ -59,7 +62,7 @@ class NeighbourRegression:
     def neighbours(
         self, l2: float, n_neighbours: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The items that speak most for each item; what speaks against it is left out.
+        """The items that speak most for each item.
 
         Args:
             l2: Strength of the L2 penalty, above 0.
@@ -99,7 +102,7 @@ class NeighbourRegression:
         diagonal = np.arange(self.n_candidates)
         systems[:, diagonal, diagonal] += penalty[candidates]
         wanted = np.take_along_axis(shared, candidates, axis=1)
-        return candidates, np.linalg.solve(systems, wanted[:, :, None])[:, :, 0]
+        return candidates, non_negative_weights(systems, wanted)
 
     def _shared_by(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows of G, a copy, (len(items), n_items)."""
@@ -111,6 +114,43 @@ class NeighbourRegression:
         if isinstance(self._shared, np.ndarray):
             return self._shared[np.ix_(items, items)]
         return np.asarray(self._shared[items][:, items].toarray())
+
+
+def non_negative_weights(
+    systems: NDArray[np.float32], wanted: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """For each system the `b >= 0` with the least `b A b / 2 - b y`.
+
+    By block principal pivoting (Portugal, Judice and Vicente 1994): solve for the weights that are
+    free, the others being 0; hold at 0 what comes out negative, free what would rise from 0; again,
+    until nothing changes. That takes about six rounds, where coordinate descent takes fifty passes.
+
+    Args:
+        systems: A, symmetric and positive definite, (n_systems, n_weights, n_weights).
+        wanted: y, (n_systems, n_weights).
+
+    Returns:
+        (n_systems, n_weights).
+    """
+    weights = np.zeros_like(wanted)
+    is_free = np.ones(wanted.shape, dtype=np.bool_)
+    diagonal = np.arange(wanted.shape[1])
+    open_ = np.arange(len(wanted))  # systems that are not done
+    for _ in range(_MOST_ROUNDS):
+        A, y, free = systems[open_], wanted[open_], is_free[open_]
+        among_free = A * (free[:, :, None] & free[:, None, :])
+        among_free[:, diagonal, diagonal] = A[:, diagonal, diagonal]
+        b = np.linalg.solve(among_free, (y * free)[:, :, None])
+        slope = (y[:, :, None] - A @ b)[:, :, 0]
+        b = b[:, :, 0]
+        weights[open_] = np.maximum(b, 0.0)
+        rises = slope > _TOLERANCE * np.abs(y).max(axis=1, keepdims=True)
+        is_wrong = np.where(free, b < 0.0, rises)
+        is_free[open_] = free ^ is_wrong
+        open_ = open_[is_wrong.any(axis=1)]
+        if open_.size == 0:
+            break
+    return weights
 
 
 def usual_candidates(n_items: int) -> int:
