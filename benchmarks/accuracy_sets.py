@@ -117,7 +117,7 @@ SETS = {
             "cfnade-paper",
         ),
         max_memory_gb=8.0,
-        cfnade={"choose_by": "ndcg@20", "zero_share": 0.25},
+        cfnade={"choose_by": "ndcg@20", "zero_share": 0.25, "patience": 10},
         is_extra=True,
     ),
 }

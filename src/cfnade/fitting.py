@@ -54,8 +54,8 @@ class ValidationConfig:
     validation_share: float = 0.1
     """Share of each user's items held out for early stopping; with 0 all epochs are run."""
 
-    validation_users: int = 10_000
-    """Hold out from this many users at most: enough to tell epochs apart."""
+    validation_users: int = 2_000
+    """Hold out from this many users at most: enough to tell epochs apart, as many as `compare` does."""
 
     item_l2_trials: int = 2
     """Where `item_l2` is None, train with so many strengths at most, from the usual one on as long
@@ -104,6 +104,17 @@ class NetworkScorer:
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Logits of a like of every item, (n_users, n_items)."""
         return self.network.logits(self.relative_rating.transform(histories))
+
+
+@dataclass(frozen=True)
+class RatedScorer:
+    """A network that is given relative ratings in place of counts: a `Scorer`."""
+
+    network: NumpyNetwork
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Logits of a like of every item, (n_users, n_items)."""
+        return self.network.logits(histories)
 
 
 @dataclass(frozen=True)
@@ -367,14 +378,15 @@ def _judge(
 ) -> Callable[[NumpyNetwork], dict[str, float]]:
     """Metrics of a network on held-out counts, given what was trained on as history."""
     users = np.flatnonzero(np.diff(held_out.indptr))
-    histories, held_out = counts[users], held_out[users]
+    held_out = held_out[users]
     relevance = ratings.transform(held_out)
     block_size = max(1, plan.block // (2 * 4 * counts.shape[1]))
+    rated = ratings.transform(counts[users])  # once for all networks
 
     def judge(network: NumpyNetwork) -> dict[str, float]:
         return evaluate(
-            NetworkScorer(network, ratings),
-            histories,
+            RatedScorer(network),
+            rated,
             held_out,
             relevance,
             metrics=metrics,

@@ -117,7 +117,7 @@ class ImplicitCFNADE:
         validate_every: int = 2,
         patience: int = 6,
         validation_share: float = 0.1,
-        validation_users: int = 10_000,
+        validation_users: int = 2_000,
         item_l2_trials: int = 2,
         choose_by: str | None = None,
         refit: bool | None = None,

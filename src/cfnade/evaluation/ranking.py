@@ -83,16 +83,18 @@ def place_held_out(
     for start in range(0, users.size, block_size):
         block = users[start : start + block_size]
         known = histories[block]
-        scores = _checked_scores(scorer, known)
+        ranked = _checked_scores(scorer, known)  # (n_block, n_items)
+        is_finite = np.isfinite(ranked).all(axis=1)
+        if not is_finite.all():
+            row = int(np.argmin(is_finite))
+            raise _not_finite(scorer, ranked[row], block[row])
+        if candidates == "unseen":
+            ranked = ranked.copy()  # the original may belong to the scorer
+            ranked[np.repeat(np.arange(block.size), np.diff(known.indptr)), known.indices] = -np.inf
         for row, user in enumerate(block):
-            ranked = scores[row].copy()  # (n_items,); the original may belong to the scorer
-            if not np.isfinite(ranked).all():
-                raise _not_finite(scorer, ranked, user)
-            if candidates == "unseen":
-                ranked[known.indices[known.indptr[row] : known.indptr[row + 1]]] = -np.inf
             pairs = slice(held_out.indptr[user], held_out.indptr[user + 1])
-            targets = ranked[held_out.indices[pairs]]
-            n_above[pairs], n_tied[pairs] = count_above_and_tied(ranked, targets)
+            targets = ranked[row, held_out.indices[pairs]]
+            n_above[pairs], n_tied[pairs] = count_above_and_tied(ranked[row], targets)
         if progress is not None:
             progress(min(start + block_size, users.size), users.size)
     user_of_pair = np.repeat(np.arange(users.size), n_held_out[users])
