@@ -55,7 +55,8 @@ class ValidationConfig:
     """Share of each user's items held out for early stopping; with 0 all epochs are run."""
 
     validation_users: int = 2_000
-    """Hold out from this many users at most: enough to tell epochs apart, as many as `compare` does."""
+    """Hold out from this many users at most: as many as in a comparison, enough
+    to tell epochs apart."""
 
     item_l2_trials: int = 2
     """Where `item_l2` is None, train with so many strengths at most, from the usual one on as long
