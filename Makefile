@@ -82,10 +82,10 @@ format: setup  ## Put the source in order
 docs: setup  ## Build the documentation: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-results: setup  ## Rerun the tables and figures of docs/results.md; DATA is the folder of data sets
-	$(BIN)/python benchmarks/results.py $(DATA)
+results: setup  ## Write docs/results.md from what the benchmarks and the demo left
+	$(BIN)/python benchmarks/results.py
 
-bench-accuracy: setup  ## Compare every method, tuned alike; DATA as above, SETS="ml-1m tafeng", QUICK=--quick
+bench-accuracy: setup  ## Compare every method, tuned alike; DATA is the folder of data sets, SETS="ml-1m tafeng", QUICK=--quick
 	$(BIN)/python benchmarks/accuracy.py $(or $(DATA),.) $(if $(SETS),--sets "$(SETS)") $(QUICK)
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes

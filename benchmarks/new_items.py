@@ -1,6 +1,6 @@
 """Measure partial_fit with a tenth of the items held back: python benchmarks/new_items.py DATA.
 
-DATA is the folder of benchmarks/results.py. A model is fitted without the pairs of a tenth of the
+DATA is the folder of data sets, as of benchmarks/accuracy.py. A model is fitted without the pairs of a tenth of the
 items, drawn at random, and then given all pairs with `partial_fit`, the known items trained or
 kept. Beside it a model that was fitted on all pairs from the start. All with the library's
 defaults; each is tested once on the same held-out pairs. The outcome goes to
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accuracy_sets import SETS
 from numpy.typing import NDArray
-from results import DATASETS, OUTCOMES, ROOT
+from results import OUTCOMES, ROOT
 from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, Interactions, RelativeRating
@@ -122,7 +123,7 @@ def text(outcomes: dict[str, Any]) -> str:
     for name, outcome in outcomes.items():
         lines += [
             "",
-            f"{DATASETS[name].title.split(':')[0]}: {outcome['n_items']:,} items, "
+            f"{SETS[name].title}: {outcome['n_items']:,} items, "
             f"{outcome['n_new_items']:,} of them new; {outcome['n_test_pairs']:,} test pairs, "
             f"{outcome['n_new_test_pairs']:,} of new items.",
             "",
@@ -145,6 +146,6 @@ def text(outcomes: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    outcomes = {name: run(DATASETS[name].read(folder)) for name in sys.argv[2:] or NAMES}
+    outcomes = {name: run(SETS[name].read(folder)[0]) for name in sys.argv[2:] or NAMES}
     (OUTCOMES / "new_items.json").write_text(json.dumps(outcomes, indent=1) + "\n")
     TEXT.write_text(text(outcomes))
