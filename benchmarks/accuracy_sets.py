@@ -125,7 +125,7 @@ SETS = {
 
 QUICK = {"tiny": AccuracySet("A made-up service", tiny)}
 
-ABLATED = ("lastfm-2k", "online-retail", "completejourney", "ml-1m")
+ABLATED = ("lastfm-2k", "online-retail", "completejourney", "foursquare-nyc")
 """Where each option of CF-NADE is turned off in turn."""
 
 PUBLISHED_GOWALLA = (

@@ -2,9 +2,8 @@
 
 DATA is the folder of data sets, as of benchmarks/accuracy.py. A model is fitted without the pairs
 of a tenth of the items, drawn at random, and then given all pairs with `partial_fit`, the known
-items trained or
-kept. Beside it a model that was fitted on all pairs from the start. All with the library's
-defaults; each is tested once on the same held-out pairs. The outcome goes to
+items trained or kept. Beside it a model that was fitted on all pairs from the start. All with the
+library's defaults; each is tested once on the same held-out pairs. The outcome goes to
 benchmarks/results/new_items.json, and as text to benchmarks/results_new_items.md.
 """
 
