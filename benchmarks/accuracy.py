@@ -116,9 +116,9 @@ def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contende
     """The method's contender for each seed."""
 
     def of_seed(seed: int) -> Contender:
-        candidate = contender(method, seed)
         if dataset.cfnade and method == "cfnade":
             return CFNADEContender(seed, grid={}, changes=dict(dataset.cfnade))
+        candidate = contender(method, seed)
         if dataset.max_memory_gb is not None and method in ("ease", "edlae"):
             start = {**candidate.start, "max_memory_gb": dataset.max_memory_gb}  # type: ignore[attr-defined]
             return replace(candidate, start=start)  # type: ignore[type-var]
@@ -197,7 +197,8 @@ def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells:
             Cell(folder, method),
             contenders_of(method, dataset),
             protocol(),
-            # One CF-NADE for all tables, the one chosen by MPR; a baseline may choose for each.
+            # One CF-NADE for all tables, chosen by MPR unless the set says otherwise; a baseline
+            # may choose for each.
             by=("mpr",) if is_ours else ("mpr", *_chosen_by(dataset)),
             trials=1 if method == "cfnade-paper" else trials,
             seeds=[0] if method in DETERMINISTIC else list(range(options.seeds)),

@@ -126,14 +126,15 @@ def _protocol_lines() -> list[str]:
         "`make bench-accuracy DATA=folder` (`benchmarks/accuracy.py`; outcomes in "
         "`benchmarks/results/accuracy.json`). The split of each data set is fixed: its own test "
         "part where it has one (pairs of users with items they had in train left out), else 10 % "
-        "of each user's items, seed 0. Each baseline may try eight settings on validation and "
-        "CF-NADE, whose fits take longer, five (fewer on the large sets), along its grid as long "
+        "of each user's items, seed 0. Each method tries settings on validation, "
+        "along its grid as long "
         "as validation MPR falls; the choice is written down, "
         "then fitted on train and validation with three seeds (methods without chance: one) and "
         "tested once. Figures are means over seeds with 95 % bootstrap intervals over users. "
         "CF-NADE is one model for all tables, chosen by MPR; **a baseline's settings are chosen "
         "by MPR for the MPR table and by validation nDCG for the others**, of all that its "
-        "search judged. `cfnade-paper` has the paper's own settings, without a search.",
+        "search judged. `cfnade-paper` has the paper's own settings, without a search. How many "
+        "settings each tried stands in the table of seconds.",
         "",
         "Against `cfnade`, user by user (paired bootstrap): no mark, `cfnade` is better and the 95 "
         "% interval of the difference leaves 0 out; (=), within noise; **(ahead)**, the other is "
@@ -253,7 +254,8 @@ def _gowalla(found: dict[str, Any]) -> list[str]:
         "Train and test as published; all items that are not in a user's train part are ranked, "
         "and recall is over all held-out items. Published figures as their papers or RecZoo's "
         "table give them; settings of ours are chosen on a part of train. CF-NADE is not searched "
-        "here: a quarter of the zeros, epochs and readout chosen by nDCG@20 on that part.",
+        "here: a quarter of the zeros, patience 10, epochs and readout chosen by nDCG@20 on that "
+        "part.",
         "",
         "| method | Recall@20 | nDCG@20 | search s | fit s | source |",
         "|---|---|---|---|---|---|",

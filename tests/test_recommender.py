@@ -306,9 +306,23 @@ def test_epochs_and_readout_can_be_chosen_by_another_metric():
     chosen = ImplicitCFNADE(**settings, choose_by="recall@3").fit(train, validation=held_out)
     assert chosen.best_epoch_ == 1 + epochs.index(max(epochs))
     assert recall_of(chosen) >= max(epochs)  # the tilt of popularity is chosen by it as well
-    assert [e.goal for e in chosen.epochs_] == [-recall for recall in epochs]
-    with pytest.raises(ConfigError, match="no metric 'luck'"):
-        ImplicitCFNADE(choose_by="luck").fit(train)
+    assert [e.cost for e in chosen.epochs_] == [-recall for recall in epochs]
+    for wrong, why in [("luck", "no metric 'luck'"), (5, "named by text"), (True, "named by text")]:
+        with pytest.raises(ConfigError, match=why):
+            ImplicitCFNADE(choose_by=wrong).fit(train)
+
+
+def test_the_strength_of_l2_follows_the_metric_that_is_chosen_by(caplog):
+    settings = {**SMALL, "validate_every": 1, "patience": 12, "direct": False}
+    settings |= {"item_l2_trials": 3, "choose_by": "recall@3"}
+    with caplog.at_level(logging.INFO, logger="cfnade.fitting"):
+        found = ImplicitCFNADE(**settings).fit(group_counts())
+    tried = [float(word) for word in re.findall(r"item_l2 ([0-9.]+):", caplog.text)]
+    best = {}
+    for item_l2 in tried:
+        alone = ImplicitCFNADE(**{**settings, "item_l2": item_l2}).fit(group_counts())
+        best[item_l2] = min(epoch.cost for epoch in alone.epochs_)
+    assert len(tried) > 1 and best[found.item_l2_] == min(best.values()) < 0
 
 
 def test_rare_items_are_held_more_and_much_data_is_not_searched(monkeypatch):

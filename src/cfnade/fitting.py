@@ -20,7 +20,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import evaluate
-from cfnade.evaluation.metrics import metric_functions
+from cfnade.evaluation.metrics import cost_of, metric_functions
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
@@ -63,10 +63,6 @@ class ValidationConfig:
     as it gets better, and keep the best; 1 takes the usual one. With more than 200 million users
     times items it is taken anyway."""
 
-    choose_by: str | None = None
-    """Metric that the number of epochs, the strength of L2 and the readout are chosen by, such as
-    `ndcg@20`; None goes by MPR, and in the readout by MPR divided by nDCG@100."""
-
     refit: bool | None = None
     """Once the best number of epochs is known, train again on all pairs, those held out
     included; None does so if more than 1 % of the pairs were held out."""
@@ -76,8 +72,6 @@ class ValidationConfig:
             raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
         if check_number("item_l2_trials", self.item_l2_trials) < 1:
             raise ConfigError(f"item_l2_trials must be at least 1, got {self.item_l2_trials}")
-        if self.choose_by is not None:
-            metric_functions([self.choose_by])  # refuses unknown names
         if not 0 <= check_number("validation_share", self.validation_share) < 1:
             raise ConfigError(
                 f"validation_share must be at least 0 and below 1, got {self.validation_share}"
@@ -108,8 +102,8 @@ class NetworkScorer:
 
 
 @dataclass(frozen=True)
-class RatedScorer:
-    """A network that is given relative ratings in place of counts: a `Scorer`."""
+class _RatedScorer:
+    """A network that `evaluate` gives relative ratings, where a `Scorer` is given counts."""
 
     network: NumpyNetwork
 
@@ -191,6 +185,10 @@ def fit_network(
     model = ModelConfig(n_items=known.shape[1], **settings_of(ModelConfig, settings))
     reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
     validating = ValidationConfig(**settings_of(ValidationConfig, settings))
+    training = TrainingConfig(**settings_of(TrainingConfig, settings))
+    by = training.choose_by
+    if by is not None:
+        metric_functions([by])  # refuses unknown names
     callbacks = callbacks or Callbacks()
     plan = _plan(known, model, reading, settings)
     reading = replace(reading, direct=plan.direct > 0)
@@ -212,7 +210,7 @@ def fit_network(
         folder = None if checkpoint is None else checkpoint / part
         return train(
             model,
-            TrainingConfig(**{**settings_of(TrainingConfig, settings), **changes}),
+            replace(training, **changes),
             ratings.transform(counts),
             validate=None if held_out is None else validator(counts, held_out, ratings),
             on_epoch=on_epoch,
@@ -224,7 +222,6 @@ def fit_network(
     def validator(
         counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
     ) -> Callable[[NumpyNetwork], Look]:
-        by = validating.choose_by
         judge = _judge(counts, held_out, ratings, plan, ("mpr",) if by is None else ("mpr", by))
 
         def look(network: NumpyNetwork) -> Look:
@@ -242,7 +239,6 @@ def fit_network(
         if validation is None:
             train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
         ratings = relative_rating or RelativeRating().fit(train_counts)
-        training = TrainingConfig(**settings_of(TrainingConfig, settings))
         usual = training.item_l2_for(train_counts.nnz, *known.shape)
 
         def search(item_l2: float) -> Trained:
@@ -258,7 +254,6 @@ def fit_network(
         readout, mpr, calibrator = maker.start(), None, None
         if held_out is not None:
             few = of_some_users(held_out, READOUT_USERS, 0)
-            by = validating.choose_by
             judge = _judge(train_counts, few, ratings, plan, ("mpr", by or READOUT_BY))
             readout = maker.choose(trained.network, lambda network: _cost(judge(network), by))
             chosen = maker.add(trained.network, readout)
@@ -268,6 +263,7 @@ def fit_network(
             shutil.rmtree(checkpoint / "refit", ignore_errors=True)
         if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
             logger.info("training again on all pairs, for %d epochs", best_epoch)
+            del maker, judge, chosen  # they hold what the next ones need room for
             ratings = relative_rating or RelativeRating().fit(known)
             changes = {"item_l2": item_l2, "max_epochs": best_epoch, "patience": best_epoch}
             trained = run(known, ratings, None, "refit", **changes)
@@ -287,9 +283,9 @@ def _search_item_l2(
     def attempt(chosen: dict[str, Any]) -> Trial:
         item_l2 = chosen["item_l2"]
         trained = tried[item_l2] = train_with(item_l2)
-        cost = min((e.goal for e in trained.epochs if e.goal is not None), default=math.inf)
-        mprs = [e.validation_mpr for e in trained.epochs if e.goal == cost]
-        logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, mprs[0] if mprs else math.nan)
+        looks = {e.cost: e.validation_mpr for e in trained.epochs if e.cost is not None}
+        cost = min(looks, default=math.inf)
+        logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, looks.get(cost, math.nan))
         return Trial(chosen, cost)
 
     grid = {"item_l2": ITEM_L2}
@@ -304,7 +300,7 @@ def _cost(metrics: Mapping[str, float], by: str | None) -> float:
     """
     if by is None:
         return metrics["mpr"] / max(metrics[READOUT_BY], 1e-3)
-    return metrics[by] if by.startswith("mpr") else -metrics[by]
+    return cost_of(by, metrics[by])
 
 
 def _calibrate(
@@ -386,7 +382,7 @@ def _judge(
 
     def judge(network: NumpyNetwork) -> dict[str, float]:
         return evaluate(
-            RatedScorer(network),
+            _RatedScorer(network),
             rated,
             held_out,
             relevance,

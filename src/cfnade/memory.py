@@ -112,7 +112,7 @@ def plan_memory(
         data=_PAIR_BYTES * n_pairs,
         weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
         update=4 * training.users_per_update(n_users) * n_targets * 2,
-        direct=regression_bytes(n_items) if direct else 0,
+        direct=regression_bytes(n_users, n_items, n_pairs) if direct else 0,
         warm_start=4 * n_users * model.n_hidden * _WARM_COPIES if training.warm_start else 0,
         block=2 * BLOCK_BYTES,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
 
-DIRECT_UP_TO = 200_000
-"""Items up to which the direct path is used: each is a regression of about a millisecond."""
+DIRECT_UP_TO = 100_000
+"""Items up to which the direct path is used: each is a regression of up to three milliseconds."""
 
 SEARCH_L2_UP_TO = 10_000
 """Items up to which several L2 are tried: each takes seconds here, and longer above."""
@@ -124,7 +124,7 @@ class ReadoutMaker:
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
         self.n_items = ratings.shape[1]
         self._ratings = ratings
-        self._neighbours = lru_cache(maxsize=len(GRID["direct_l2"]))(self._strongest)
+        self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
 
     def start(self) -> Readout:
         """What is fixed, and the usual for the rest."""
@@ -147,8 +147,8 @@ class ReadoutMaker:
         if not self.has_direct:
             grid = {name: v for name, v in grid.items() if not name.startswith("direct")}
         else:
-            most = max(usual_candidates(self.n_items), start.direct_neighbours)
             if "direct_neighbours" in grid:
+                most = usual_candidates(self.n_items)
                 grid["direct_neighbours"] = tuple(n for n in GRID["direct_neighbours"] if n <= most)
             if self.n_items > SEARCH_L2_UP_TO:
                 grid.pop("direct_l2", None)
@@ -167,7 +167,7 @@ class ReadoutMaker:
             tilt = np.float32(readout.popularity_tilt)
             weights["output_bias"] = weights["output_bias"] + tilt * popularity
         if self.has_direct and readout.direct_neighbours:
-            neighbours, weight = self._neighbours(readout.direct_l2)
+            neighbours, weight = self._strongest(readout.direct_l2)
             weights["neighbours"] = neighbours[:, : readout.direct_neighbours].copy()
             gained = np.float32(readout.direct_gain) * weight[:, : readout.direct_neighbours]
             weights["neighbour_weight"] = gained
@@ -189,9 +189,12 @@ class ReadoutMaker:
 
     @cached_property
     def _regression(self) -> NeighbourRegression:
-        return NeighbourRegression(self._ratings, self.config.direct_dropout)
+        n_candidates = max(usual_candidates(self.n_items), self.config.direct_neighbours or 0)
+        return NeighbourRegression(self._ratings, self.config.direct_dropout, n_candidates)
 
     def _strongest(self, l2: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As many neighbours as any readout keeps, for one L2."""
-        most = max(usual_candidates(self.n_items), self.config.direct_neighbours or 0)
-        return self._regression.neighbours(l2, min(int(most), self.n_items))
+        if l2 not in self._found:
+            n_kept = self._regression.n_candidates
+            self._found[l2] = self._regression.neighbours(l2, n_kept)
+        return self._found[l2]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -137,6 +138,13 @@ def test_the_training_plot_marks_the_best_epoch() -> None:
     assert list(mpr.lines[0].get_ydata()) == [13, 12, 11]
     assert list(loss.lines[0].get_ydata()) == [4, 3, 2]
     assert set(mpr.lines[1].get_xdata()) == {2}
+
+
+def test_the_training_plot_has_the_epochs_that_were_looked_at() -> None:
+    every_other = [replace(e, validation_mpr=None) if e.number == 2 else e for e in epochs()]
+    mpr, loss = training_plot(every_other).axes
+    assert mpr.lines[0].get_xydata().tolist() == [[1.0, 13.0], [3.0, 11.0]]
+    assert loss.lines[0].get_xdata().tolist() == [1, 2, 3]
 
 
 def test_without_validation_the_training_plot_has_the_loss_alone() -> None:

@@ -7,7 +7,14 @@ from scipy.sparse import csr_array
 
 from cfnade.model import neighbours as module
 from cfnade.model.direct import item_item_weights
-from cfnade.model.neighbours import NeighbourRegression, add_direct, direct_weight
+from cfnade.model.neighbours import (
+    N_CANDIDATES,
+    NeighbourRegression,
+    add_direct,
+    direct_weight,
+    non_negative_weights,
+    usual_candidates,
+)
 
 L2, DROPOUT = 7.0, 0.4
 TINY = 1e-4
@@ -81,6 +88,34 @@ def test_a_large_catalogue_is_counted_on_some_of_many_users(many_counts, monkeyp
     expected = regressed_one_by_one(many_counts[::2], 100)
     for mine, theirs in zip(as_dicts(*found), expected, strict=True):
         assert mine == pytest.approx(theirs, abs=TINY)
+
+
+def test_no_other_weights_would_be_better(rng):
+    watched = (rng.random((20, 60, 12)) < 0.4).astype(np.float32)
+    systems = watched.transpose(0, 2, 1) @ watched + 0.5 * np.eye(12, dtype=np.float32)
+    wanted = rng.normal(size=(20, 12)).astype(np.float32) * 10
+    wanted[0] = 0.0
+    weights = non_negative_weights(systems, wanted)
+    slope = np.einsum("sij,sj->si", systems, weights) - wanted
+    assert (weights[0] == 0.0).all() and (weights >= 0.0).all()
+    assert (slope[weights == 0.0] > -1e-2).all()  # rising would cost
+    np.testing.assert_allclose(slope[weights > 0.0], 0.0, atol=1e-3)
+    assert 0.2 < (weights > 0.0).mean() < 0.8
+
+
+def test_items_with_the_same_watchers_share_the_weight_whatever_the_penalty():
+    counts = csr_array(np.repeat((np.arange(20_000) % 2 == 0)[:, None], 6, axis=1).astype(float))
+    _, weight = NeighbourRegression(counts).neighbours(1e-6, 5)
+    np.testing.assert_allclose(weight, 0.2, atol=1e-3)
+
+
+def test_many_items_have_twice_the_candidates(many_counts, monkeypatch):
+    assert usual_candidates(module.DENSE_UP_TO) == N_CANDIDATES
+    assert usual_candidates(module.DENSE_UP_TO + 1) == 2 * N_CANDIDATES
+    monkeypatch.setattr(module, "N_CANDIDATES", 4)
+    assert NeighbourRegression(many_counts).n_candidates == 4
+    monkeypatch.setattr(module, "DENSE_UP_TO", 10)
+    assert NeighbourRegression(many_counts).n_candidates == 8
 
 
 @pytest.mark.parametrize("dense_up_to", [0, 100])

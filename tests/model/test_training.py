@@ -104,7 +104,23 @@ def test_the_best_epoch_has_least_of_what_counts_and_that_need_not_be_mpr(rating
     training = changed(TRAINING, max_epochs=4, patience=4)
     trained = train(MODEL, training, ratings, validate=lambda network: next(looks))
     assert (trained.best_epoch, trained.epochs[2].validation_mpr) == (3, 6.0)
-    assert [epoch.goal for epoch in trained.epochs] == [-0.1, -0.2, -0.3, -0.2]
+    assert [epoch.cost for epoch in trained.epochs] == [-0.1, -0.2, -0.3, -0.2]
+
+
+def test_a_checkpoint_is_not_resumed_by_another_metric(ratings, tmp_path):
+    training = changed(TRAINING, max_epochs=2, choose_by="ndcg@5")
+    looks = iter([Look(9.0, -0.1), Look(8.0, -0.3), Look(7.0, -0.2), Look(6.0, -0.2)])
+    train(MODEL, training, ratings, validate=lambda n: next(looks), checkpoint=tmp_path / "c")
+    for other in (None, "recall@5"):
+        with pytest.raises(ArtifactError, match="other training"):
+            longer = changed(training, max_epochs=4, choose_by=other)
+            train(MODEL, longer, ratings, checkpoint=tmp_path / "c", resume=True)
+    longer = changed(training, max_epochs=4)
+    resumed = train(
+        MODEL, longer, ratings, validate=lambda n: next(looks),
+        checkpoint=tmp_path / "c", resume=True,
+    )  # fmt: skip
+    assert (resumed.best_epoch, [e.cost for e in resumed.epochs]) == (2, [-0.1, -0.3, -0.2, -0.2])
 
 
 def test_validation_is_looked_at_every_so_many_epochs_and_after_the_last(ratings):

@@ -151,6 +151,8 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
     for name, value in refused.items():
         with pytest.raises(ConfigError, match=f"{name} .*leave it out"):
             train_prepared(folder, tmp_path / "model", {name: value})
+    with pytest.raises(ConfigError, match="judged by MPR"):
+        train_prepared(folder, tmp_path / "model", {"choose_by": "ndcg@20"})
     with pytest.raises(ConfigError, match="no direct path"):
         train_prepared(folder, tmp_path / "model", {"direct_gain": 2.0})
     with pytest.raises(DataError, match="not a prepared folder"):

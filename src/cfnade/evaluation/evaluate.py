@@ -63,7 +63,7 @@ def evaluate(
             weights gamma of Eq. 15, (n_users, n_items).
         metrics: Names, see `metric_functions`.
         candidates: Rank the items that are not in the user's history, or all items.
-        block_size: Users scored at once; by default as many as fit 64 MB of scores.
+        block_size: Users scored at once; by default as many as have 16 MiB of scores.
         n_bootstrap: Resamples of users for the 95 % intervals; 0 for none.
         rng: Seed or generator for the resamples.
         progress: Called after each block.

@@ -9,7 +9,7 @@ chance gives.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -106,13 +106,21 @@ def ndcg(places: Places, relative_rating: NDArray[np.float64], k: int) -> UserSu
     return _mean_over_users(places.sum_by_user(gain) / ideal)
 
 
-def metric_functions(names: Iterable[str]) -> dict[str, Metric]:
+def metric_functions(names: Sequence[str]) -> dict[str, Metric]:
     """Look up metrics by name: `mpr`, `mpr_unweighted`, `recall@k`, `recall_full@k`, `ndcg@k`.
 
     Raises:
         ConfigError: If there is no such metric, or k is not at least 1.
     """
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"a metric is named by text such as 'ndcg@20', got {name!r}")
     return {name: _metric_function(name) for name in names}
+
+
+def cost_of(name: str, value: float) -> float:
+    """A metric's value so that lower is better: MPR as it is, others negative."""
+    return value if name.startswith("mpr") else -value
 
 
 def _metric_function(name: str) -> Metric:

@@ -14,6 +14,7 @@ from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import TrainingError
 from cfnade.evaluation.evaluate import evaluate
+from cfnade.evaluation.metrics import cost_of
 from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Trial:
     """Chosen, and found on the way, such as the number of epochs."""
 
     mpr: float
-    """On validation, in percent."""
+    """On validation, in percent; within a fit the cost of what it chooses by."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     """Several, on validation, if they were looked at."""
@@ -94,8 +95,9 @@ class Search:
         """
         judged = [each for trial in self.trials for each in (trial.stops or (trial,))]
         judged = [each for each in judged if metric in each.metrics]
-        sign = -1.0 if metric.startswith("mpr") else 1.0
-        return max(judged, key=lambda each: sign * each.metrics[metric], default=self.best)
+        return min(
+            judged, key=lambda each: cost_of(metric, each.metrics[metric]), default=self.best
+        )
 
 
 OnTrial = Callable[[int, int, Trial], None]

@@ -126,6 +126,11 @@ class TrainingConfig:
     patience: int = 6
     """Stop after this many epochs without a better validation MPR."""
 
+    choose_by: str | None = None
+    """Metric that the number of epochs, the strength of L2 and the readout are chosen by, such as
+    `ndcg@20`; None goes by MPR, and in the readout by MPR divided by nDCG@100. What is searched
+    around a fit, by `tune` or in a comparison, goes by MPR."""
+
     seed: int = 0
     """Of the first weights, the orderings, the order of users and dropout."""
 

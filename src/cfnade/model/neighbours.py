@@ -14,13 +14,16 @@ DENSE_UP_TO = 20_000
 sparse one, as most pairs of so many items share nobody."""
 
 N_CANDIDATES = 100
-"""Items that may speak for each item; of as many items as are counted in a sparse array, twice
-that: there each has more others that are close to it."""
+"""Items that may speak for each item; twice that above `DENSE_UP_TO` items, where each has more
+others that are close to it."""
 
 MOST_USERS = 50_000
 """Users at most, evenly taken, on whom the sparse array is counted."""
 
 _ITEMS = 64  # regressed on at once
+_LEAST_PENALTY = np.float32(1e-5)  # of an item's watchers; below, alike items are one in float32
+_TABLES = 5  # of neighbours: found, chosen, as a sparse matrix, and those of a network before
+_LONG_HISTORIES = 4  # mean square of the histories' lengths at most, by the square of their mean
 _MOST_ROUNDS = 12  # of a regression; few take so many, and are then all but done
 _TOLERANCE = 1e-4  # slope that counts as none, in units of the largest
 
@@ -51,8 +54,9 @@ class NeighbourRegression:
             counts = counts[:: -(-counts.shape[0] // MOST_USERS)]
         likes = likes_of(counts)
         by_item = likes.T.tocsr()
-        self.n_candidates = n_candidates or usual_candidates(self.n_items)
-        self.n_candidates = min(self.n_candidates, max(self.n_items - 1, 1))
+        if n_candidates is None:
+            n_candidates = usual_candidates(self.n_items)
+        self.n_candidates = min(n_candidates, max(self.n_items - 1, 1))
         self._n_watchers = np.diff(by_item.indptr).astype(np.float32)
         self._hidden = np.float32(dropout / (1.0 - dropout)) * self._n_watchers
         self._shared: NDArray[np.float32] | csr_array = (
@@ -92,6 +96,7 @@ class NeighbourRegression:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Candidates of each item and their weights, (n_items, n_candidates) each."""
         penalty = l2 + self._hidden  # D, (n_items,)
+        penalty = np.maximum(penalty, _LEAST_PENALTY * self._n_watchers)
         shared = self._shared_by(items)
         shared[np.arange(len(items)), items] = 0.0
         explained = shared**2 / (self._n_watchers + penalty)  # by each alone
@@ -135,20 +140,20 @@ def non_negative_weights(
     weights = np.zeros_like(wanted)
     is_free = np.ones(wanted.shape, dtype=np.bool_)
     diagonal = np.arange(wanted.shape[1])
-    open_ = np.arange(len(wanted))  # systems that are not done
+    unfinished = np.arange(len(wanted))  # systems that are not done
     for _ in range(_MOST_ROUNDS):
-        A, y, free = systems[open_], wanted[open_], is_free[open_]
+        A, y, free = systems[unfinished], wanted[unfinished], is_free[unfinished]
         among_free = A * (free[:, :, None] & free[:, None, :])
         among_free[:, diagonal, diagonal] = A[:, diagonal, diagonal]
         b = np.linalg.solve(among_free, (y * free)[:, :, None])
         slope = (y[:, :, None] - A @ b)[:, :, 0]
         b = b[:, :, 0]
-        weights[open_] = np.maximum(b, 0.0)
+        weights[unfinished] = np.maximum(b, 0.0)
         rises = slope > _TOLERANCE * np.abs(y).max(axis=1, keepdims=True)
         is_wrong = np.where(free, b < 0.0, rises)
-        is_free[open_] = free ^ is_wrong
-        open_ = open_[is_wrong.any(axis=1)]
-        if open_.size == 0:
+        is_free[unfinished] = free ^ is_wrong
+        unfinished = unfinished[is_wrong.any(axis=1)]
+        if unfinished.size == 0:
             break
     return weights
 
@@ -158,12 +163,16 @@ def usual_candidates(n_items: int) -> int:
     return N_CANDIDATES if n_items <= DENSE_UP_TO else 2 * N_CANDIDATES
 
 
-def regression_bytes(n_items: int) -> int:
-    """Memory that finding neighbours takes at most, beside the counts."""
+def regression_bytes(n_users: int, n_items: int, n_pairs: int) -> int:
+    """Memory that finding neighbours and adding them takes at most, beside the counts."""
     n_candidates = min(usual_candidates(n_items), n_items)
-    found = n_items * n_candidates * 2 * 12
-    at_once = min(_ITEMS, n_items) * (n_items * 16 + n_candidates**2 * 12)
-    return found + at_once + (4 * n_items**2 if n_items <= DENSE_UP_TO else 0)
+    found = n_items * n_candidates * 12 * _TABLES
+    at_once = min(_ITEMS, n_items) * (n_items * 16 + n_candidates**2 * 13)
+    if n_items <= DENSE_UP_TO:
+        return found + at_once + 4 * n_items**2
+    n_counted = n_pairs * min(1.0, MOST_USERS / max(n_users, 1))
+    n_shared = _LONG_HISTORIES * n_counted * n_pairs / max(n_users, 1)
+    return found + at_once + int(8 * min(n_shared, n_items**2))
 
 
 def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) -> csr_array:

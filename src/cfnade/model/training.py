@@ -42,7 +42,7 @@ class Look:
     mpr: float
     """In percent."""
 
-    goal: float | None = None
+    cost: float | None = None
     """What the best epoch has least of; None if that is MPR."""
 
 
@@ -61,18 +61,18 @@ class Epoch:
     """Eq. 14 per user and item, averaged over the updates."""
 
     validation_mpr: float | None
-    """In percent; None without validation."""
+    """In percent; None if validation was not looked at."""
 
     seconds: float
     """Since training began, over all resumed runs."""
 
-    validation_goal: float | None = None
-    """What the best epoch has least of; None if that is `validation_mpr`."""
+    validation_cost: float | None = None
+    """What the best epoch has least of, if that is not MPR."""
 
     @property
-    def goal(self) -> float | None:
-        """What the best epoch has least of; None without validation."""
-        return self.validation_mpr if self.validation_goal is None else self.validation_goal
+    def cost(self) -> float | None:
+        """What the best epoch has least of; None if validation was not looked at."""
+        return self.validation_mpr if self.validation_cost is None else self.validation_cost
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def train(
             as it is, to the bit. None trains all weights.
         exchange: How several processes that call this together add up their gradients; None
             trains alone. All get the same weights; the first keeps the checkpoints.
-        validate: Judges the network after every epoch, for early stopping; without it all
-            `max_epochs` are run.
+        validate: Judges the network after every `validate_every` epochs, by what `choose_by` says,
+            for early stopping; without it all `max_epochs` are run.
         on_epoch: Called after every epoch.
         on_step: Called after every update with its number in the epoch and how many there are.
         checkpoint: Folder that is kept up to date after every epoch.
@@ -145,8 +145,9 @@ def train(
         if validate is not None and training.is_validated(number):
             look = validate(run.averaged_network())
         seconds = run.seconds + time.perf_counter() - started
-        found = (None, seconds) if look is None else (look.mpr, seconds, look.goal)
-        epoch = Epoch(number, loss, *found)
+        epoch = Epoch(number, loss, None, seconds)
+        if look is not None:
+            epoch = replace(epoch, validation_mpr=look.mpr, validation_cost=look.cost)
         run.finish_epoch(epoch, is_best=validate is None or run.is_best(epoch))
         if checkpoint is not None and run.exchange.is_first:
             run.save(checkpoint)
@@ -375,8 +376,8 @@ class _Run:
 
     def is_best(self, epoch: Epoch) -> bool:
         """Whether an epoch has less of what counts than all before."""
-        earlier = (e.goal for e in self.epochs if e.goal is not None)
-        return epoch.goal is not None and epoch.goal < min(earlier, default=math.inf)
+        earlier = (e.cost for e in self.epochs if e.cost is not None)
+        return epoch.cost is not None and epoch.cost < min(earlier, default=math.inf)
 
     def finish_epoch(self, epoch: Epoch, *, is_best: bool) -> None:
         """Keep the weights if they are the best so far."""
@@ -442,6 +443,8 @@ class _Run:
         del training["patience"]  # a run may be made longer
         if self.training.schedule == "constant":
             del training["max_epochs"]
+        if self.training.choose_by is None:
+            del training["choose_by"]  # as in checkpoints from before there was a choice
         return {
             "model": asdict(self.model),
             "training": training,
