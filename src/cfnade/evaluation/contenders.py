@@ -214,7 +214,12 @@ CONTENDERS: dict[str, Callable[[int], Contender]] = {
     "imf": lambda seed: IMFContender(seed),
     **BASELINES,
     "cfnade": lambda seed: CFNADEContender(seed),
-    "cfnade-paper": lambda seed: CFNADEContender(seed, "paper", {"alpha": (30.0, 100.0, 300.0)}),
+    "cfnade-paper": lambda seed: CFNADEContender(
+        seed,
+        "paper",
+        # The paper does not say what its loss is divided by, so its step of 0.01 has no scale.
+        {"learning_rate": (3e-4, 1e-3, 3e-3, 0.01), "alpha": (30.0, 100.0, 300.0)},
+    ),
 }
 """By the name used in commands; each takes a seed."""
 
