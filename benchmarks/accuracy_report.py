@@ -133,8 +133,8 @@ def _protocol_lines() -> list[str]:
         "tested once. Figures are means over seeds with 95 % bootstrap intervals over users. "
         "CF-NADE is one model for all tables, chosen by MPR; **a baseline's settings are chosen "
         "by MPR for the MPR table and by validation nDCG for the others**, of all that its "
-        "search judged. `cfnade-paper` has the paper's own settings but for the step size. How many "
-        "settings each tried stands in the table of seconds.",
+        "search judged. `cfnade-paper` has the paper's own settings but for the step size. How "
+        "many settings each tried stands in the table of seconds.",
         "",
         "Against `cfnade`, user by user (paired bootstrap): no mark, `cfnade` is better and the 95 "
         "% interval of the difference leaves 0 out; (=), within noise; **(ahead)**, the other is "
