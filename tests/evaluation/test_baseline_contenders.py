@@ -4,11 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from cfnade.baselines import IALS, ItemKNN
 from cfnade.data.interactions import Interactions
+from cfnade.data.splitting import hold_out
 from cfnade.evaluation.baseline_contenders import BASELINES, GridContender, ials_regularization
+from cfnade.evaluation.contenders import contender
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
+from cfnade.evaluation.tuning import Validation
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +117,13 @@ def test_the_mean_penalty_of_ials_is_the_same_for_every_nu(protocol, nu) -> None
     penalties = [regularization * (row.sum() + 0.04 * 20) ** nu for row in likes]
     penalties += [regularization * (column.sum() + 0.04 * 60) ** nu for column in likes.T]
     assert np.mean(penalties) == pytest.approx(7.0 * 0.2, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["imf", "ials"])
+def test_few_users_are_not_penalised_into_being_all_alike(name):
+    rng = np.random.default_rng(0)
+    fits = rng.integers(4, size=300)[:, None] == np.arange(40)[None, :] % 4
+    counts = csr_array((rng.random((300, 40)) < np.where(fits, 0.6, 0.04)).astype(float))
+    train, held_out = hold_out(counts, share=0.2, rng=0)
+    found = contender(name).search(Validation(train, held_out), max_trials=10)
+    assert found.best.mpr < 25.0  # popularity is at 50

@@ -83,6 +83,9 @@ class GridContender:
     uses_ratings: bool = False
     """Whether it weighs counts, and so takes `relative_rating`."""
 
+    other_starts: Sequence[Mapping[str, Any]] = ()
+    """Changes to `start` that are tried as well; the walk begins at the best."""
+
     translate: Callable[[dict[str, Any], CountMatrix], dict[str, Any]] | None = None
     """Turns what is walked along into what the model takes, given the counts to fit on."""
 
@@ -100,7 +103,12 @@ class GridContender:
             return best_stop(model.fits(validation.train, self.stops), settings, validation)
 
         return coordinate_search(
-            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
+            attempt,
+            self.start,
+            self.grid,
+            max_trials=max_trials,
+            on_trial=on_trial,
+            other_starts=self.other_starts,
         )
 
     def fit(
@@ -133,6 +141,7 @@ def ials(seed: int) -> GridContender:
         },
         translate=ials_regularization,
         stops=(2, 4, 8, 12, 20, 30, 50),
+        other_starts=({"strength": 3.0},),  # for few users, as in IMF
         fixed={"random_state": seed},
         uses_ratings=True,
     )

@@ -20,6 +20,10 @@ from cfnade.scorer import Scorer
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
 """Regularisation of IMF over the root of 1 + alpha."""
 
+WEAK = 3.0
+"""One of them for few users, whom what suits thousands makes all alike: the search begins there if
+it is better."""
+
 
 @runtime_checkable
 class HasAlpha(Protocol):
@@ -131,7 +135,12 @@ class IMFContender:
             return best_stop(imf.fits(validation.train, self.iterations), settings, validation)
 
         return coordinate_search(
-            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
+            attempt,
+            self.start,
+            self.grid,
+            max_trials=max_trials,
+            on_trial=on_trial,
+            other_starts=[{"strength": WEAK}] if "strength" in self.grid else [],
         )
 
     def fit(

@@ -111,6 +111,7 @@ def coordinate_search(
     *,
     max_trials: int,
     on_trial: OnTrial | None = None,
+    other_starts: Sequence[Mapping[str, Any]] = (),
 ) -> Search:
     """Walk along one setting at a time, as long as it gets better, until no step helps.
 
@@ -120,6 +121,7 @@ def coordinate_search(
         grid: Values of each setting in order, in the order in which settings are walked along.
         max_trials: Stop after so many.
         on_trial: Called after each.
+        other_starts: Changes to `start` that are tried as well; the walk begins at the best.
 
     Returns:
         What was tried.
@@ -142,8 +144,9 @@ def coordinate_search(
                 on_trial(len(trials), max_trials, trials[place])
         return trials[place].mpr
 
-    place = tuple(list(grid[name]).index(start[name]) for name in names)
-    mpr_at(place)
+    starts = [{**start, **changes} for changes in ({}, *other_starts)]
+    places = [tuple(list(grid[n]).index(first[n]) for n in names) for first in starts]
+    place = min(places, key=mpr_at)
     is_better_somewhere = True
     while is_better_somewhere:
         is_better_somewhere = False
