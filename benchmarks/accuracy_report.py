@@ -129,7 +129,7 @@ def _protocol_lines() -> list[str]:
         "of each user's items, seed 0. Each method tries settings on validation, "
         "along its grid as long "
         "as validation MPR falls; the choice is written down, "
-        "then fitted on train and validation with three seeds (methods without chance: one) and "
+        "then fitted on train and validation with up to three seeds (without chance: one) and "
         "tested once. Figures are means over seeds with 95 % bootstrap intervals over users. "
         "CF-NADE is one model for all tables, chosen by MPR; **a baseline's settings are chosen "
         "by MPR for the MPR table and by validation nDCG for the others**, of all that its "
