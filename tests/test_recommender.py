@@ -17,7 +17,7 @@ from cfnade.data.service_config import ServiceConfig
 from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
-from cfnade.fitting import Callbacks, ValidationConfig
+from cfnade.fitting import Callbacks, ValidationConfig, _hold_out
 from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
 from tests.networks import random_model
@@ -310,6 +310,23 @@ def test_epochs_and_readout_can_be_chosen_by_another_metric():
     for wrong, why in [("luck", "no metric 'luck'"), (5, "named by text"), (True, "named by text")]:
         with pytest.raises(ConfigError, match=why):
             ImplicitCFNADE(choose_by=wrong).fit(train)
+
+
+def test_validation_by_events_predicts_what_is_new_to_a_user():
+    counts = group_counts().toarray()
+    counts[:, 0] = 30.0  # everybody's daily bread: never new
+    bread = {}
+    for by in ("pairs", "events"):
+        _, held_out = _hold_out(csr_array(counts), ValidationConfig(validation_by=by), 0)
+        bread[by] = held_out[:, [0]].nnz
+    assert bread["pairs"] > bread["events"] == 0
+    by_pairs, by_events = (
+        ImplicitCFNADE(**SMALL, validation_by=by).fit(csr_array(counts)).validation_mpr_
+        for by in ("pairs", "events")
+    )
+    assert by_pairs != by_events
+    with pytest.raises(ConfigError, match="validation_by must be pairs or events, got 'time'"):
+        ImplicitCFNADE(validation_by="time").fit(csr_array(counts))
 
 
 def test_the_strength_of_l2_follows_the_metric_that_is_chosen_by(caplog):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError, TrainingError
-from cfnade.evaluation.protocol import Protocol
+from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.model.config import usual_item_l2
 from cfnade.search_space import SPACE
 from cfnade.settings_file import read_settings
@@ -66,13 +66,23 @@ def test_a_trial_is_what_its_settings_give_on_validation(whole, data):
 
 def test_the_test_part_of_a_comparison_is_not_among_what_is_looked_at(data):
     protocol = Protocol(data)
-    part = _validation(data, 0.1, 0)
+    part = _validation(data, 0.1, "pairs", 0)
     seen = part.train + part.held_out
     assert seen.nnz == protocol.known.nnz < data.n_pairs
     assert (seen != protocol.known).nnz == 0
     assert part.train.multiply(part.held_out).nnz == 0
-    everything = _validation(data, 0.0, 0)
+    everything = _validation(data, 0.0, "pairs", 0)
     assert (everything.train + everything.held_out != data.counts).nnz == 0
+
+
+def test_validation_is_by_events_if_told_so(data):
+    protocol = Protocol(data, config=ProtocolConfig(seed=3, validation_by="events"))
+    looked_at = _validation(data, 0.1, "events", 3)
+    np.testing.assert_array_equal(
+        looked_at.held_out.toarray(), protocol.validation.held_out.toarray()
+    )
+    means = {by: _validation(data, 0.0, by, 3).held_out.data.mean() for by in ("pairs", "events")}
+    assert means["events"] < means["pairs"]
 
 
 def test_an_interrupted_search_keeps_its_best_and_goes_on_as_if_it_had_not_been(

@@ -17,7 +17,7 @@ from cfnade.calibration import Calibrator, fit_calibrator
 from cfnade.data.feedback import check_number, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import hold_out, of_some_users
+from cfnade.data.splitting import HoldOutBy, check_hold_out_by, hold_out, of_some_users
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.metrics import cost_of, metric_functions
@@ -54,6 +54,12 @@ class ValidationConfig:
     validation_share: float = 0.1
     """Share of each user's items held out for early stopping; with 0 all epochs are run."""
 
+    validation_by: HoldOutBy = "pairs"
+    """Hold out pairs, all alike, or as if a share of the events were held out (`events`): then it
+    is items new to a user that are predicted, as they are in the next weeks, and hardly ever what
+    was bought many times. Use it where counts are counts of events and recommendations are for
+    what comes next."""
+
     validation_users: int = 2_000
     """Hold out from this many users at most: as many as in a comparison, enough
     to tell epochs apart."""
@@ -68,6 +74,7 @@ class ValidationConfig:
     included; None does so if more than 1 % of the pairs were held out."""
 
     def __post_init__(self) -> None:
+        check_hold_out_by("validation_by", self.validation_by)
         if check_number("validation_users", self.validation_users) < 1:
             raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
         if check_number("item_l2_trials", self.item_l2_trials) < 1:
@@ -330,7 +337,9 @@ def _hold_out(
     """Part the counts into what to train on and what to stop early on."""
     rng = np.random.default_rng(seed)
     chosen = of_some_users(known, validating.validation_users, rng)
-    _, held_out = hold_out(chosen, share=validating.validation_share, rng=rng)
+    _, held_out = hold_out(
+        chosen, share=validating.validation_share, by=validating.validation_by, rng=rng
+    )
     if held_out.nnz == 0:
         if validating.validation_share > 0:
             logger.warning("nobody has enough items to stop early on; running all epochs")

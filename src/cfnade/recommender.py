@@ -19,6 +19,7 @@ from cfnade.data.fingerprint import fingerprint
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.explanation import Explanation
 from cfnade.filters import Items
@@ -117,6 +118,7 @@ class ImplicitCFNADE:
         validate_every: int = 2,
         patience: int = 6,
         validation_share: float = 0.1,
+        validation_by: HoldOutBy = "pairs",
         validation_users: int = 2_000,
         item_l2_trials: int = 2,
         choose_by: str | None = None,
@@ -154,6 +156,7 @@ class ImplicitCFNADE:
         self.validate_every = validate_every
         self.patience = patience
         self.validation_share = validation_share
+        self.validation_by = validation_by
         self.validation_users = validation_users
         self.item_l2_trials = item_l2_trials
         self.choose_by = choose_by

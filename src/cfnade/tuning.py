@@ -19,7 +19,7 @@ import numpy as np
 
 from cfnade.data.fingerprint import fingerprint
 from cfnade.data.interactions import Interactions, as_count_matrix
-from cfnade.data.splitting import hold_out, of_some_users
+from cfnade.data.splitting import HoldOutBy, hold_out, of_some_users
 from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Validation
@@ -168,7 +168,7 @@ def tune(
         "test_share": test_share,
     }
     job = {**facts, "preset": preset, "fixed": dict(changes), "searched": names}
-    validation = _validation(data, test_share, seed)
+    validation = _validation(data, test_share, changes.get("validation_by", "pairs"), seed)
     if ImplicitCFNADE.from_preset(preset, **changes).item_l2 is None:  # fixed, or where it starts
         changes["item_l2"] = usual_item_l2(validation.train.nnz, *data.counts.shape)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
@@ -420,13 +420,13 @@ def _searched(search: Sequence[str] | None, changes: Mapping[str, Any]) -> list[
     return list(dict.fromkeys(search))
 
 
-def _validation(data: Interactions, test_share: float, seed: int) -> Validation:
+def _validation(data: Interactions, test_share: float, by: HoldOutBy, seed: int) -> Validation:
     """What settings may be chosen on: the data without the test part of a comparison."""
+    config = ProtocolConfig(test_share=test_share or 0.1, validation_by=by, seed=seed)
     if test_share != 0:
-        return Protocol(data, config=ProtocolConfig(test_share=test_share, seed=seed)).validation
-    config = ProtocolConfig(seed=seed)
+        return Protocol(data, config=config).validation
     chosen = of_some_users(data.counts, config.validation_users, np.random.default_rng([seed, 1]))
-    _, held_out = hold_out(chosen, share=config.validation_share, rng=seed)
+    _, held_out = hold_out(chosen, share=config.validation_share, by=by, rng=seed)
     if held_out.nnz == 0:
         raise DataError("no user has enough items for a validation part; bring more data")
     return Validation(as_count_matrix(data.counts - held_out), held_out)

@@ -50,11 +50,30 @@ def test_each_item_of_a_user_is_held_out_equally_often():
     np.testing.assert_allclose(share, 0.2, atol=0.03)
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.99))
-def test_nobody_loses_everything(seed, share):
+def test_by_events_those_items_are_held_out_of_which_no_event_is_left_behind():
+    counts = np.array([1, 1, 2, 3, 1])
+    _, held_out = hold_out(csr_array(np.tile(counts, (40_000, 1)) * 1.0), by="events", rng=0)
+    # Literally: every event is held out or not; users of whom one item is wholly held out.
+    rng = np.random.default_rng(1)
+    thrown = [rng.random((2_000_000, n)) < 0.1 for n in counts]
+    is_held = np.stack([events.all(axis=1) for events in thrown], axis=1)  # (n_draws, n_items)
+    literal = is_held[is_held.sum(axis=1) == 1].mean(axis=0)
+    share_of_item = np.bincount(held_out.indices, minlength=5) / 40_000
+    np.testing.assert_allclose(share_of_item, literal, atol=0.01)
+    assert literal[2] < 0.1 * literal[0]
+
+
+def test_by_events_plays_in_thousands_leave_the_rarest_items():
+    counts = csr_array(np.array([[5000.0, 7000, 9000, 20_000, 3000]] * 3))
+    _, held_out = hold_out(counts, by="events")
+    assert held_out.indices.tolist() == [4, 4, 4]
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.99), st.sampled_from(["pairs", "events"]))
+def test_nobody_loses_everything(seed, share, by):
     rng = np.random.default_rng(seed)
     counts = csr_array((rng.random((9, 7)) < 0.6) * 1.0)
-    kept, held_out = hold_out(counts, share=share, min_items=2, rng=seed)
+    kept, held_out = hold_out(counts, share=share, min_items=2, by=by, rng=seed)
     np.testing.assert_array_equal((kept + held_out).toarray(), counts.toarray())
     assert (np.diff(kept.indptr)[np.diff(counts.indptr) > 0] > 0).all()
 

@@ -74,6 +74,31 @@ def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out
     assert kept.facts["n_test_pairs"] == 2
 
 
+def test_validation_is_parted_as_the_fixed_test_was():
+    # One loved item per user beside ones bought once; a later period has new items and repeats.
+    rng = np.random.default_rng(0)
+    dense = (rng.random((200, 30)) < 0.5).astype(float)
+    dense[:, :10] *= 6.0
+    data = Interactions.from_matrix(csr_array(dense))
+    new = Interactions.from_matrix(csr_array((dense == 0) * 1.0))
+    repeats = Interactions.from_matrix(csr_array((dense != 1) * 1.0))
+
+    def often_bought(protocol: Protocol) -> float:
+        return float(np.mean(protocol.validation.held_out.data > 1))
+
+    by_pairs, by_events = Protocol(data, new), Protocol(data, repeats)
+    assert (by_pairs.facts["validation_by"], by_events.facts["validation_by"]) == (
+        "pairs",
+        "events",
+    )
+    assert often_bought(by_pairs) > 0.25
+    assert often_bought(by_events) == 0.0
+    assert often_bought(Protocol(data, repeats, ProtocolConfig(validation_by="pairs"))) > 0.25
+    assert often_bought(Protocol(data, repeats, ProtocolConfig(candidates="all"))) > 0.25
+    assert often_bought(Protocol(data)) > 0.25
+    assert often_bought(Protocol(data, config=ProtocolConfig(validation_by="events"))) == 0.0
+
+
 def test_nothing_left_to_test_on_is_told_with_the_reasons(counts):
     data = Interactions.from_matrix(counts)
     with pytest.raises(DataError, match=f"nothing is left to test on.*{counts.nnz} are in train"):
@@ -94,6 +119,11 @@ def test_too_little_data_and_wrong_settings_are_told():
         Protocol(Interactions.from_matrix(csr_array(np.ones((3, 2)))))
     with pytest.raises(DataError, match="validation"):
         Protocol(Interactions.from_matrix(csr_array(np.ones((3, 5)))))
-    for wrong in ({"ratings_from": "test"}, {"candidates": "some"}, {"test_share": 0.0}):
+    for wrong in (
+        {"ratings_from": "test"},
+        {"candidates": "some"},
+        {"test_share": 0.0},
+        {"validation_by": "x"},
+    ):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             ProtocolConfig(**wrong)

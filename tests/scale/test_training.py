@@ -147,7 +147,13 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
         train(MODEL, TrainingConfig(warm_start=True), rows)
     with pytest.raises(ConfigError, match="batches of 2 are too small"):
         rows.batches(TrainingConfig(batch_size=2), 1, np.random.default_rng(0))
-    refused = {"validation_users": 5, "validation_share": 0.2, "memory_limit": "4GB", "refit": True}
+    refused = {
+        "validation_users": 5,
+        "validation_share": 0.2,
+        "validation_by": "events",
+        "memory_limit": "4GB",
+        "refit": True,
+    }
     for name, value in refused.items():
         with pytest.raises(ConfigError, match=f"{name} .*leave it out"):
             train_prepared(folder, tmp_path / "model", {name: value})

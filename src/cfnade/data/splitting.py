@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from scipy.sparse import csr_array
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import ConfigError, DataError
+
+HoldOutBy: TypeAlias = Literal["pairs", "events"]
+"""What is parted: pairs of a user and an item, all alike, or the events that were counted."""
 
 MIN_ITEMS = 5
 """Users with fewer items stay whole in train: holding out one would leave too little to go by."""
@@ -49,22 +53,30 @@ def hold_out(
     *,
     share: float = 0.1,
     min_items: int = MIN_ITEMS,
+    by: HoldOutBy = "pairs",
     rng: int | np.random.Generator = 0,
 ) -> tuple[CountMatrix, CountMatrix]:
     """Take a random part of each user's items away.
+
+    By pairs, all items of a user are alike. By events it is as if a share of the events were
+    held out, and of these the items of which nothing was left behind: those that are new to
+    the user, as in a later period. All n events of an item are in that share with the
+    probability share^n, so items of many events are hardly ever held out.
 
     Args:
         counts: Sparse, (n_users, n_items).
         share: Of each user's items, rounded to the nearest number, at least one.
         min_items: Users with fewer items keep all of them.
+        by: Pairs or events.
         rng: Seed or generator; the same seed on the same counts gives the same split.
 
     Returns:
         Kept and held-out counts, both (n_users, n_items), disjoint, adding up to the input.
 
     Raises:
-        ConfigError: If the share is not between 0 and 1, or min_items below 2.
+        ConfigError: If the share is not between 0 and 1, min_items below 2, or `by` neither.
     """
+    check_hold_out_by("by", by)
     if not 0.0 <= share < 1.0:
         raise ConfigError(f"the share to hold out must be at least 0 and below 1, got {share}")
     if min_items < 2:
@@ -77,15 +89,30 @@ def hold_out(
         n_held[:] = 0
     n_held = np.minimum(n_held, np.maximum(n_items_of - 1, 0)).astype(np.int64)
 
-    # Sorting by row + a random fraction shuffles each user's pairs and leaves rows in place
-    # (half a unit at most, so that rounding never reaches the next row); the first n_held of
-    # each row are then held out.
+    # Each user's pairs in a random order; the first n_held of each row are held out.
     user_of = np.repeat(np.arange(counts.shape[0]), n_items_of)
-    order = np.argsort(user_of + rng.random(counts.nnz) / 2)  # (n_pairs,)
+    if by == "pairs":
+        # Row + a random fraction leaves rows in place: half a unit at most, so that rounding
+        # never reaches the next row.
+        order = np.argsort(user_of + rng.random(counts.nnz) / 2)  # (n_pairs,)
+    else:
+        # The largest of log-odds + Gumbel noise are a draw by these odds, without putting back.
+        odds = _log_odds_of_all_held(counts.data, share)  # (n_pairs,)
+        order = np.lexsort((-(odds + rng.gumbel(size=counts.nnz)), user_of))
     place_in_row = np.arange(counts.nnz) - counts.indptr[user_of]
     is_held = np.zeros(counts.nnz, dtype=bool)
     is_held[order[place_in_row < n_held[user_of]]] = True
     return _subset(counts, ~is_held), _subset(counts, is_held)
+
+
+def check_hold_out_by(name: str, by: str) -> None:
+    """Refuse what is neither `pairs` nor `events`.
+
+    Raises:
+        ConfigError: If it is neither; `name` is what it is called.
+    """
+    if by not in get_args(HoldOutBy):
+        raise ConfigError(f"{name} must be pairs or events, got {by!r}")
 
 
 def split_counts(
@@ -93,6 +120,7 @@ def split_counts(
     *,
     test_share: float = 0.1,
     validation_share: float = 0.1,
+    validation_by: HoldOutBy = "pairs",
     min_items: int = MIN_ITEMS,
     rng: int | np.random.Generator = 0,
 ) -> Split:
@@ -102,6 +130,7 @@ def split_counts(
         counts: Sparse, (n_users, n_items).
         test_share: Of each user's items.
         validation_share: Of each user's remaining items.
+        validation_by: Pairs or events; see `hold_out`. The test part is parted by pairs.
         min_items: Users with fewer items stay whole in train.
         rng: Seed or generator.
 
@@ -118,7 +147,9 @@ def split_counts(
             f"no user has {min_items} items or more, so there is nothing to hold out; "
             "bring more data, or lower min_items"
         )
-    train, validation = hold_out(known, share=validation_share, min_items=min_items, rng=rng)
+    train, validation = hold_out(
+        known, share=validation_share, min_items=min_items, by=validation_by, rng=rng
+    )
     return Split(train, validation, test)
 
 
@@ -138,6 +169,12 @@ def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
 def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
     """The test counts whose pairs are not in the training part, (n_users, n_items)."""
     return as_count_matrix(test - overlap(train, test))
+
+
+def _log_odds_of_all_held(counts: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Log-odds that all of so many events are in a share that is drawn at random."""
+    log_chance = counts * np.log(max(share, 1e-9))  # of share^n
+    return np.asarray(log_chance - np.log1p(-np.exp(log_chance)))
 
 
 def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:

@@ -13,7 +13,9 @@ from cfnade.data.feedback import check_number
 from cfnade.data.interactions import Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import (
+    HoldOutBy,
     Split,
+    check_hold_out_by,
     hold_out,
     of_some_users,
     overlap,
@@ -31,6 +33,10 @@ logger = logging.getLogger(__name__)
 
 RatingsFrom: TypeAlias = Literal["train", "all"]
 
+BY_EVENTS_ABOVE = 0.01
+"""Of a fixed test part, the share of pairs that are in train above which events were parted; a few
+may be there by mistake."""
+
 
 @dataclass(frozen=True)
 class ProtocolConfig:
@@ -45,6 +51,12 @@ class ProtocolConfig:
     validation_users: int = 2_000
     """Hold out for validation from this many users at most, drawn at random: enough to choose
     settings by, and the more pairs are left to fit on."""
+
+    validation_by: HoldOutBy | None = None
+    """What is held out for validation: pairs, all alike, or events, so that items come that are
+    new to a user. None does as the test does: a fixed test part that has pairs of train in it
+    was parted by events, as by time, and with unseen items to rank only those new to the user
+    are left of it; any other was parted by pairs."""
 
     seed: int = 0
     """Of the split."""
@@ -61,6 +73,8 @@ class ProtocolConfig:
             raise ConfigError(f"ratings_from must be train or all, got {self.ratings_from!r}")
         if self.candidates not in ("unseen", "all"):
             raise ConfigError(f"candidates must be unseen or all, got {self.candidates!r}")
+        if self.validation_by is not None:
+            check_hold_out_by("validation_by", self.validation_by)
         for name in ("test_share", "validation_share"):
             if not 0 < check_number(name, getattr(self, name)) < 1:
                 raise ConfigError(f"{name} must be above 0 and below 1, got {getattr(self, name)}")
@@ -93,8 +107,10 @@ class Protocol:
                 data.counts,
                 test_share=config.test_share,
                 validation_share=config.validation_share,
+                validation_by=config.validation_by or "pairs",
                 rng=config.seed,
             )
+            self.facts["validation_by"] = config.validation_by or "pairs"
         else:
             self._split = self._fixed_split(data, test)
         self._split = _with_few_validated(self._split, config.validation_users, config.seed)
@@ -144,8 +160,12 @@ class Protocol:
                 f"{aligned.n_unknown_user_pairs} have unknown users, "
                 f"{aligned.n_unknown_item_pairs} unknown items, and {n_overlap} are in train"
             )
+        has_repeats = n_overlap > BY_EVENTS_ABOVE * test.n_pairs
+        by_events = has_repeats and self.config.candidates == "unseen"
+        by = self.config.validation_by or ("events" if by_events else "pairs")
+        self.facts["validation_by"] = by
         train, validation = hold_out(
-            data.counts, share=self.config.validation_share, rng=self.config.seed
+            data.counts, share=self.config.validation_share, by=by, rng=self.config.seed
         )
         return Split(train, validation, held_out)
 

@@ -173,6 +173,10 @@ def _check(told: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{name} is what was prepared; leave it out, and prepare with {option}"
             )
+    if told["validation_by"] != "pairs":
+        raise ConfigError(
+            "validation_by has no meaning on a prepared folder, parted by pairs; leave it out"
+        )
     if told["memory_limit"] is not None:
         raise ConfigError(
             "memory_limit has no meaning on a prepared folder, of which a row group a shard is in "
