@@ -24,7 +24,7 @@ from rich.table import Table
 
 from cfnade.errors import DataError
 from cfnade.evaluation.calibration import reliabilities
-from cfnade.evaluation.compare import Comparison, OnProgress
+from cfnade.evaluation.compare import Comparison, OnProgress, Result
 from cfnade.evaluation.compare import Progress as JobProgress
 from cfnade.evaluation.report_sections import Suggestions
 from cfnade.evaluation.sweep import Sweep
@@ -115,7 +115,8 @@ def comparison_table(comparison: Comparison) -> Table:
         f"{comparison.n_items:,} items, {comparison.n_pairs:,} pairs; "
         f"{comparison.protocol['n_test_pairs']:,} held out",
         caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
-        "95 % bootstrap interval over users. Settings were chosen on validation.",
+        "95 % bootstrap interval over users. Bold is the best, and ≈ is level with it: user by "
+        "user, the difference is within the noise. Settings were chosen on validation.",
         caption_justify="left",
     )
     table.add_column("model")
@@ -128,14 +129,21 @@ def comparison_table(comparison: Comparison) -> Table:
         low, high = result.intervals["mpr"]
         table.add_row(
             result.model,
-            f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})",
-            f"{result.metrics['mpr_unweighted']:.2f}",
-            *(f"{result.metrics[name]:.4f}" for name in shown),
+            _marked(result, "mpr", f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"),
+            _marked(result, "mpr_unweighted", f"{result.metrics['mpr_unweighted']:.2f}"),
+            *(_marked(result, name, f"{result.metrics[name]:.4f}") for name in shown),
             str(result.n_settings),
             f"{result.search_seconds:.1f}",
             f"{result.fit_seconds:.1f}",
         )
     return table
+
+
+def _marked(result: Result, metric: str, figure: str) -> str:
+    """A figure that shows whether it is the best, or level with it."""
+    if result.is_best(metric):
+        return f"[bold]{figure}[/bold]"
+    return f"≈ {figure}" if result.is_level_with_best(metric) else figure
 
 
 def calibration_table(comparison: Comparison) -> Table | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cfnade.evaluation.calibration import Calibration, Reliability
 from cfnade.evaluation.compare import Comparison, Result
 from cfnade.evaluation.sweep import Sweep, SweepPoint
@@ -30,7 +32,12 @@ def calibration() -> Calibration:
 
 
 def comparison() -> Comparison:
-    results = [result("cfnade", 12.4), result("imf", 12.73), result("popularity", 15.5)]
+    best, level, behind = {"mpr": (0.0, 0.0)}, {"mpr": (-0.1, 0.7)}, {"mpr": (2.4, 3.8)}
+    results = [
+        replace(result("cfnade", 12.4), to_best=best),
+        replace(result("imf", 12.73), to_best=level),
+        replace(result("popularity", 15.5), to_best=behind),
+    ]
     return Comparison("groceries", 2448, 1865, 10_000, PROTOCOL, results)
 
 

@@ -56,6 +56,22 @@ def test_all_models_are_in_the_table_best_mpr_first(comparison):
     assert by_name["ease"] < by_name["popularity"]  # tastes are there to be found
 
 
+def test_each_model_is_told_how_far_it_is_from_the_best(data, comparison):
+    for metric in DEFAULT_METRICS:
+        figures = [r.metrics[metric] for r in comparison.results]
+        best = (min if metric.startswith("mpr") else max)(figures)
+        assert [r.is_best(metric) for r in comparison.results] == [f == best for f in figures]
+        assert not any(
+            r.is_best(metric) and r.is_level_with_best(metric) for r in comparison.results
+        )
+    last = comparison.results[-1]
+    assert last.to_best["mpr"][0] > 0  # popularity or chance, behind beyond the noise
+    assert not last.is_level_with_best("mpr")
+    twins = {name: contender("popularity") for name in ("one", "other")}
+    first, second = compare(data, twins).results
+    assert first.is_best("mpr") and second.is_best("mpr")  # nobody is better
+
+
 def test_the_json_has_the_promised_fields(comparison):
     written = json.loads(json.dumps(comparison.to_json()))
     assert written["dataset"] == "groups"

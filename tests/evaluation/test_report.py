@@ -99,6 +99,12 @@ def test_every_figure_of_the_table_is_there(report: Report) -> None:
         assert shown in text
 
 
+def test_what_is_level_with_the_best_is_marked(report: Report) -> None:
+    text = Page(render(report)).text
+    assert "≈\N{NO-BREAK SPACE}12.73" in text
+    assert "≈\N{NO-BREAK SPACE}12.40" not in text and "≈\N{NO-BREAK SPACE}15.50" not in text
+
+
 def test_the_report_says_what_was_chosen_on_what(report: Report) -> None:
     text = Page(render(report)).text
     assert "chosen on the validation pairs alone" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.calibration import Calibration
 from cfnade.evaluation.contenders import Contender, contender
+from cfnade.evaluation.evaluate import Evaluation, distances_to_best
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Trial
 from cfnade.scorer import Scorer
@@ -53,6 +54,19 @@ class Result:
 
     calibration: Calibration | None = None
     """How its probabilities hold on test, where the model gives any."""
+
+    to_best: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By metric, the 95 % interval of its distance to the model that is best by it, user by user
+    (paired bootstrap); the best itself has (0, 0)."""
+
+    def is_best(self, metric: str) -> bool:
+        """Whether no model is better by this metric."""
+        return self.to_best.get(metric) == (0.0, 0.0)
+
+    def is_level_with_best(self, metric: str) -> bool:
+        """Whether it is behind the best by no more than the noise."""
+        low, high = self.to_best.get(metric, (1.0, 1.0))
+        return low <= 0.0 <= high and not self.is_best(metric)
 
 
 @dataclass(frozen=True)
@@ -128,26 +142,28 @@ def compare(
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}
     notify = on_progress or (lambda progress: None)
-    results = []
+    results, evaluations = [], []
     for name, candidate in models.items():
         most = max_trials if isinstance(max_trials, int) else max_trials.get(name, MAX_TRIALS)
         try:
-            result, fitted = _enter(name, candidate, protocol, most, notify)
+            result, evaluation, fitted = _enter(name, candidate, protocol, most, notify)
         except TrainingError as error:
             logger.warning("%s is left out: %s", name, error)
             continue
         results.append(result)
+        evaluations.append(evaluation)
         if on_fitted is not None:
             on_fitted(name, fitted)
     if not results:
         raise TrainingError(f"none of the models could be fitted: {', '.join(models)}")
+    results = _with_distances(results, evaluations, protocol.config.seed)
     results.sort(key=lambda result: result.metrics["mpr"])
     return Comparison(dataset, data.n_users, data.n_items, data.n_pairs, protocol.facts, results)
 
 
 def _enter(
     name: str, candidate: Contender, protocol: Protocol, max_trials: int, notify: OnProgress
-) -> tuple[Result, Scorer]:
+) -> tuple[Result, Evaluation, Scorer]:
     """Choose the settings of one model, fit it and test it."""
     notify(Progress(name, "search", 0, max_trials))
     search = candidate.search(
@@ -170,7 +186,20 @@ def _enter(
         search.best.settings,
         None if calibrator is None else protocol.test_probabilities(fitted, calibrator),
     )
-    return result, fitted
+    return result, evaluation, fitted
+
+
+def _with_distances(
+    results: Sequence[Result], evaluations: Sequence[Evaluation], seed: int
+) -> list[Result]:
+    """Tell each how far it is from the best by every metric."""
+    by_metric = {
+        metric: distances_to_best(evaluations, metric, rng=seed) for metric in results[0].metrics
+    }
+    return [
+        replace(result, to_best={metric: found[place] for metric, found in by_metric.items()})
+        for place, result in enumerate(results)
+    ]
 
 
 def _report_trial(notify: OnProgress, name: str, n_done: int, n_most: int, trial: Trial) -> None:

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import DataError
 from cfnade.evaluation.bootstrap import bootstrap_means, percentile_interval
-from cfnade.evaluation.metrics import DEFAULT_METRICS, UserSums, metric_functions
+from cfnade.evaluation.metrics import DEFAULT_METRICS, UserSums, cost_of, metric_functions
 from cfnade.evaluation.ranking import Candidates, Progress, place_held_out
 from cfnade.scorer import Scorer
 
@@ -146,6 +146,31 @@ def paired_difference(
     pair = [a.per_user[metric], b.per_user[metric]]
     means = bootstrap_means(pair, n_bootstrap=n_bootstrap, rng=rng)
     return percentile_interval(means[:, 0] - means[:, 1])
+
+
+def distances_to_best(
+    evaluations: Sequence[Evaluation],
+    metric: str,
+    *,
+    n_bootstrap: int = 1000,
+    rng: int | np.random.Generator = 0,
+) -> list[tuple[float, float]]:
+    """95 % interval of each one's value less that of the best, user by user.
+
+    Args:
+        evaluations: On the same held-out items.
+        metric: In all of them.
+        n_bootstrap: Resamples of users.
+        rng: Seed or generator for the resamples.
+
+    Returns:
+        An interval for each; with 0 in it, the difference is within the noise. The best has (0, 0).
+    """
+    costs = [cost_of(metric, each.metrics[metric]) for each in evaluations]
+    sums = [each.per_user[metric] for each in evaluations]
+    means = bootstrap_means(sums, n_bootstrap=n_bootstrap, rng=rng)  # (n_bootstrap, n_models)
+    distances = means - means[:, [costs.index(min(costs))]]
+    return [percentile_interval(column) for column in distances.T]
 
 
 def _weights_of_pairs(held_out: CountMatrix, relevance: CountMatrix) -> NDArray[np.float64]:

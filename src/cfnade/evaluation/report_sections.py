@@ -127,7 +127,8 @@ def comparison_section(comparison: Comparison) -> str:
     )
     note = (
         "In small print: 95 % bootstrap intervals over users. All models are judged on the same "
-        "users, so one can be reliably better than another although their intervals overlap."
+        "users, so one can be reliably better than another although their intervals overlap: "
+        "only where ≈ stands before a figure, the difference to the best is within the noise."
     )
     alt = f"Test MPR of each model with its interval. {headline(comparison)}"
     return section(
@@ -145,7 +146,7 @@ def _metrics_table(results: Sequence[Result]) -> str:
     rows: list[list[Cell | str]] = [
         [
             model_label(result.model),
-            *(_value(name, result.metrics[name], result.intervals.get(name)) for name in names),
+            *(_value(result, name) for name in names),
         ]
         for result in results
     ]
@@ -286,10 +287,11 @@ def how_to_read_section(comparison: Comparison, words: Words) -> str:
     )
 
 
-def _value(metric: str, value: float, interval: tuple[float, float] | None) -> Cell:
+def _value(result: Result, metric: str) -> Cell:
     digits = 2 if metric.startswith("mpr") else 3
-    low_to_high = "" if interval is None else " to ".join(f"{x:.{digits}f}" for x in interval)
-    return Cell(f"{value:.{digits}f}", low_to_high)
+    low_to_high = " to ".join(f"{x:.{digits}f}" for x in result.intervals.get(metric, ()))
+    mark = "≈\N{NO-BREAK SPACE}" if result.is_level_with_best(metric) else ""
+    return Cell(f"{mark}{result.metrics[metric]:.{digits}f}", low_to_high)
 
 
 def _percent(result: Result) -> str:
