@@ -17,7 +17,8 @@ from cfnade.data.service_config import ServiceConfig
 from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
-from cfnade.fitting import Callbacks, ValidationConfig, _hold_out
+from cfnade.fit_validation import ValidationConfig, hold_out_validation
+from cfnade.fitting import Callbacks
 from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
 from tests.networks import random_model
@@ -317,7 +318,7 @@ def test_validation_by_events_predicts_what_is_new_to_a_user():
     counts[:, 0] = 30.0  # everybody's daily bread: never new
     bread = {}
     for by in ("pairs", "events"):
-        _, held_out = _hold_out(csr_array(counts), ValidationConfig(validation_by=by), 0)
+        _, held_out = hold_out_validation(csr_array(counts), ValidationConfig(validation_by=by), 0)
         bread[by] = held_out[:, [0]].nnz
     assert bread["pairs"] > bread["events"] == 0
     by_pairs, by_events = (

@@ -97,7 +97,7 @@ def job_progress() -> Iterator[OnProgress]:
 
         def on_progress(job: JobProgress) -> None:
             doing = {"search": "choosing settings", "fit": "final fit", "test": "testing"}
-            found = "" if job.trial is None else f", last MPR {job.trial.mpr:.2f} %"
+            found = "" if job.trial is None else f", last MPR {job.trial.cost:.2f} %"
             progress.update(
                 task,
                 description=f"{job.model}: {doing[job.doing]}{found}",

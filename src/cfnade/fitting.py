@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.calibration import Calibrator, fit_calibrator
-from cfnade.data.feedback import check_number, confidence
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.feedback import confidence
+from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import HoldOutBy, check_hold_out_by, hold_out, of_some_users
-from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
-from cfnade.evaluation.evaluate import evaluate
-from cfnade.evaluation.metrics import cost_of, metric_functions
+from cfnade.data.splitting import of_some_users
+from cfnade.errors import ArtifactError, DataError, MissingExtraError
+from cfnade.evaluation.metrics import metric_functions
 from cfnade.evaluation.tuning import Trial, coordinate_search
+from cfnade.fit_validation import (
+    READOUT_BY,
+    ValidationConfig,
+    cost_by,
+    hold_out_validation,
+    judge_on,
+    refits,
+)
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
@@ -33,56 +40,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REFIT_ABOVE = 0.01
-"""Unless told otherwise, refit if validation took more than this share of the pairs away."""
-
 SEARCH_UP_TO = 2 * 10**8
 """Users times items up to which several strengths of L2 are tried: some minutes."""
 
 READOUT_USERS = 2_000
 """Held-out users at most that the readout is chosen on: it is judged dozens of times."""
-
-READOUT_BY = "ndcg@100"
-"""What the readout is chosen by, beside MPR. Chosen by MPR alone it gives the top of the list away
-for the tail: a stronger tilt against popularity lowers MPR by one per cent, and nDCG as well."""
-
-
-@dataclass(frozen=True)
-class ValidationConfig:
-    """What training is stopped early on."""
-
-    validation_share: float = 0.1
-    """Share of each user's items held out for early stopping; with 0 all epochs are run."""
-
-    validation_by: HoldOutBy = "pairs"
-    """Hold out pairs, all alike, or as if a share of the events were held out (`events`): then it
-    is items new to a user that are predicted, as they are in the next weeks, and hardly ever what
-    was bought many times. Use it where counts are counts of events and recommendations are for
-    what comes next."""
-
-    validation_users: int = 2_000
-    """Hold out from this many users at most: as many as in a comparison, enough
-    to tell epochs apart."""
-
-    item_l2_trials: int = 2
-    """Where `item_l2` is None, train with so many strengths at most, from the usual one on as long
-    as it gets better, and keep the best; 1 takes the usual one. With more than 200 million users
-    times items it is taken anyway."""
-
-    refit: bool | None = None
-    """Once the best number of epochs is known, train again on all pairs, those held out
-    included; None does so if more than 1 % of the pairs were held out."""
-
-    def __post_init__(self) -> None:
-        check_hold_out_by("validation_by", self.validation_by)
-        if check_number("validation_users", self.validation_users) < 1:
-            raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
-        if check_number("item_l2_trials", self.item_l2_trials) < 1:
-            raise ConfigError(f"item_l2_trials must be at least 1, got {self.item_l2_trials}")
-        if not 0 <= check_number("validation_share", self.validation_share) < 1:
-            raise ConfigError(
-                f"validation_share must be at least 0 and below 1, got {self.validation_share}"
-            )
 
 
 @dataclass(frozen=True)
@@ -106,17 +68,6 @@ class NetworkScorer:
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Logits of a like of every item, (n_users, n_items)."""
         return self.network.logits(self.relative_rating.transform(histories))
-
-
-@dataclass(frozen=True)
-class _RatedScorer:
-    """A network that `evaluate` gives relative ratings, where a `Scorer` is given counts."""
-
-    network: NumpyNetwork
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Logits of a like of every item, (n_users, n_items)."""
-        return self.network.logits(histories)
 
 
 @dataclass(frozen=True)
@@ -180,134 +131,214 @@ def fit_network(
     if known.nnz == 0:
         raise DataError("there is nothing to learn from: no pair has a count above 0")
     try:
-        from cfnade.model.training import Look, train
+        import cfnade.model.training  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
-    settings = plain_settings(settings)
     if validation is not None and validation.shape != known.shape:
         raise DataError(
             f"validation must have the users and items of the counts, {known.shape}; "
             f"got {validation.shape}"
         )
-    model = ModelConfig(n_items=known.shape[1], **settings_of(ModelConfig, settings))
-    reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
-    validating = ValidationConfig(**settings_of(ValidationConfig, settings))
-    training = TrainingConfig(**settings_of(TrainingConfig, settings))
-    by = training.choose_by
-    if by is not None:
-        metric_functions([by])  # refuses unknown names
-    callbacks = callbacks or Callbacks()
-    plan = _plan(known, model, reading, settings)
-    reading = replace(reading, direct=plan.direct > 0)
+    fitting = _Fitting(
+        known,
+        plain_settings(settings),
+        relative_rating,
+        callbacks or Callbacks(),
+    )
+    fitting.keep_checkpoints(checkpoint, resume=resume)
+    with limited_threads(settings.get("n_threads")):
+        return fitting.fit(validation)
 
-    n_run: list[int] = []  # epochs that this call ran, not resumed ones
 
-    def on_epoch(epoch: Epoch) -> None:
-        n_run.append(epoch.number)
-        if callbacks.on_epoch is not None:
-            callbacks.on_epoch(epoch)
+class _Checkpoints:
+    """Folders that the trainings of one fit keep their checkpoints in, if there is a place."""
 
-    def run(
-        counts: CountMatrix,
-        ratings: RelativeRating,
-        held_out: CountMatrix | None,
-        part: str,
-        **changes: Any,
-    ) -> Trained:
-        folder = None if checkpoint is None else checkpoint / part
-        return train(
-            model,
-            replace(training, **changes),
-            ratings.transform(counts),
-            validate=None if held_out is None else validator(counts, held_out, ratings),
-            on_epoch=on_epoch,
-            on_step=callbacks.on_step,
-            checkpoint=folder,
-            resume=resume and folder is not None and folder.exists(),
+    def __init__(self, folder: Path | None, *, resume: bool = False) -> None:
+        if resume and (folder is None or not (folder / "search").exists()):
+            raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
+        if folder is not None and not resume:
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that is given up
+        self._folder, self._resume = folder, resume
+
+    def of(self, part: str) -> tuple[Path | None, bool]:
+        """The folder of one training, and whether to go on from it."""
+        if self._folder is None:
+            return None, False
+        folder = self._folder / part
+        return folder, self._resume and folder.exists()
+
+    def forget(self, part: str) -> None:
+        """Give up what a training left."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder / part, ignore_errors=True)
+
+
+class _Fitting:
+    """One fit: what it is made of, and its steps."""
+
+    def __init__(
+        self,
+        known: CountMatrix,
+        settings: Mapping[str, Any],
+        relative_rating: RelativeRating | None,
+        callbacks: Callbacks,
+    ) -> None:
+        self.known = known
+        self.model = ModelConfig(n_items=known.shape[1], **settings_of(ModelConfig, settings))
+        self.training = TrainingConfig(**settings_of(TrainingConfig, settings))
+        self.validating = ValidationConfig(**settings_of(ValidationConfig, settings))
+        if self.training.choose_by is not None:
+            metric_functions([self.training.choose_by])  # refuses unknown names
+        reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
+        self.plan = _plan(known, self.model, reading, settings)
+        self.reading = replace(reading, direct=self.plan.direct > 0)
+        self.seed = settings.get("seed", 0)
+        self.relative_rating = relative_rating
+        self.callbacks = callbacks
+        self.checkpoints = _Checkpoints(None)
+        self.n_epochs_run = 0  # by this call, not resumed ones
+
+    def keep_checkpoints(self, folder: Path | None, *, resume: bool) -> None:
+        """Have all trainings keep checkpoints, once the settings are known to have a meaning."""
+        self.checkpoints = _Checkpoints(folder, resume=resume)
+
+    def fit(self, validation: CountMatrix | None) -> Fitted:
+        """Find L2 and epochs, then the readout, then train on all pairs if some were held out."""
+        train_counts, held_out = self.known, validation
+        if validation is None:
+            train_counts, held_out = hold_out_validation(self.known, self.validating, self.seed)
+        ratings = self._ratings_of(train_counts)
+        item_l2, trained = self._search(train_counts, held_out, ratings)
+        maker = ReadoutMaker(self.reading, ratings.transform(train_counts))
+        found = _FoundReadout(maker.start())
+        if held_out is not None:
+            found = self._read_out(maker, trained.network, train_counts, held_out, ratings)
+        if self.n_epochs_run:  # the search went on: an earlier refit is void
+            self.checkpoints.forget("refit")
+        best_epoch, epochs, network = trained.best_epoch, trained.epochs, trained.network
+        if refits(self.validating, train_counts.nnz / self.known.nnz):
+            logger.info("training again on all pairs, for %d epochs", best_epoch)
+            del maker  # it holds what the next one needs room for
+            ratings = self._ratings_of(self.known)
+            fixed: dict[str, Any] = {"max_epochs": best_epoch, "patience": best_epoch}
+            network = self._train("refit", self.known, ratings, item_l2=item_l2, **fixed).network
+            maker = ReadoutMaker(self.reading, ratings.transform(self.known))
+        scorer = NetworkScorer(maker.add(network, found.readout), ratings)
+        return Fitted(
+            scorer, best_epoch, item_l2, found.mpr, found.readout, found.calibrator, epochs
         )
 
-    def validator(
-        counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
+    def _ratings_of(self, counts: CountMatrix) -> RelativeRating:
+        return self.relative_rating or RelativeRating().fit(counts)
+
+    def _search(
+        self, counts: CountMatrix, held_out: CountMatrix | None, ratings: RelativeRating
+    ) -> tuple[float, Trained]:
+        """Train with the strength of L2 that is given, or up to so many from the usual one on."""
+        usual = self.training.item_l2_for(counts.nnz, *counts.shape)
+        validate = None if held_out is None else self._validator(counts, held_out, ratings)
+
+        def train_with(item_l2: float) -> Trained:
+            part = "search" if item_l2 == usual else f"search-{item_l2:g}"
+            return self._train(part, counts, ratings, validate, item_l2=item_l2)
+
+        n_trials = self.validating.item_l2_trials
+        is_small = counts.shape[0] * counts.shape[1] <= SEARCH_UP_TO
+        is_free = self.training.item_l2 is None and held_out is not None
+        if not (is_free and is_small and n_trials > 1):
+            return usual, train_with(usual)
+        tried: dict[float, Trained] = {}
+
+        def attempt(chosen: dict[str, Any]) -> Trial:
+            item_l2 = chosen["item_l2"]
+            trained = tried[item_l2] = train_with(item_l2)
+            looks = {e.cost: e.validation_mpr for e in trained.epochs if e.cost is not None}
+            cost = min(looks, default=math.inf)
+            logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, looks.get(cost, math.nan))
+            return Trial(chosen, cost)
+
+        grid, start = {"item_l2": ITEM_L2}, {"item_l2": usual}
+        best = coordinate_search(attempt, start, grid, max_trials=n_trials).best
+        return best.settings["item_l2"], tried[best.settings["item_l2"]]
+
+    def _train(
+        self,
+        part: str,
+        counts: CountMatrix,
+        ratings: RelativeRating,
+        validate: Callable[[NumpyNetwork], Look] | None = None,
+        **changes: Any,
+    ) -> Trained:
+        from cfnade.model.training import train
+
+        checkpoint, resume = self.checkpoints.of(part)
+        return train(
+            self.model,
+            replace(self.training, **changes),
+            ratings.transform(counts),
+            validate=validate,
+            on_epoch=self._on_epoch,
+            on_step=self.callbacks.on_step,
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+
+    def _on_epoch(self, epoch: Epoch) -> None:
+        self.n_epochs_run += 1
+        if self.callbacks.on_epoch is not None:
+            self.callbacks.on_epoch(epoch)
+
+    def _validator(
+        self, counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
     ) -> Callable[[NumpyNetwork], Look]:
-        judge = _judge(counts, held_out, ratings, plan, ("mpr",) if by is None else ("mpr", by))
+        """What an epoch is judged by."""
+        from cfnade.model.training import Look
+
+        by = self.training.choose_by
+        metrics = ("mpr",) if by is None else ("mpr", by)
+        judge = self._judge(counts, held_out, ratings, metrics)
 
         def look(network: NumpyNetwork) -> Look:
             judged = judge(network)
-            return Look(judged["mpr"], None if by is None else _cost(judged, by))
+            return Look(judged["mpr"], None if by is None else cost_by(judged, by))
 
         return look
 
-    if checkpoint is not None and not resume:
-        shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
-    if resume and (checkpoint is None or not (checkpoint / "search").exists()):
-        raise ArtifactError(f"there is no checkpoint in {checkpoint}; start without resuming")
-    with limited_threads(settings.get("n_threads")):
-        train_counts, held_out = known, validation
-        if validation is None:
-            train_counts, held_out = _hold_out(known, validating, settings.get("seed", 0))
-        ratings = relative_rating or RelativeRating().fit(train_counts)
-        usual = training.item_l2_for(train_counts.nnz, *known.shape)
+    def _judge(
+        self,
+        counts: CountMatrix,
+        held_out: CountMatrix,
+        ratings: RelativeRating,
+        metrics: Sequence[str],
+    ) -> Callable[[NumpyNetwork], dict[str, float]]:
+        block_size = max(1, self.plan.block // (2 * 4 * counts.shape[1]))
+        return judge_on(counts, held_out, ratings, metrics, block_size=block_size)
 
-        def search(item_l2: float) -> Trained:
-            part = "search" if item_l2 == usual else f"search-{item_l2:g}"
-            return run(train_counts, ratings, held_out, part, item_l2=item_l2)
-
-        is_searched = training.item_l2 is None and held_out is not None
-        is_searched = is_searched and known.shape[0] * known.shape[1] <= SEARCH_UP_TO
-        n_trials = validating.item_l2_trials if is_searched else 1
-        item_l2, trained = _search_item_l2(search, usual, n_trials)
-        best_epoch, epochs = trained.best_epoch, trained.epochs
-        maker = ReadoutMaker(reading, ratings.transform(train_counts))
-        readout, mpr, calibrator = maker.start(), None, None
-        if held_out is not None:
-            few = of_some_users(held_out, READOUT_USERS, 0)
-            judge = _judge(train_counts, few, ratings, plan, ("mpr", by or READOUT_BY))
-            readout = maker.choose(trained.network, lambda network: _cost(judge(network), by))
-            chosen = maker.add(trained.network, readout)
-            mpr = judge(chosen)["mpr"]
-            calibrator = _calibrate(NetworkScorer(chosen, ratings), train_counts, few)
-        if n_run and checkpoint is not None:  # the search went on: an earlier refit is void
-            shutil.rmtree(checkpoint / "refit", ignore_errors=True)
-        if train_counts.nnz < known.nnz and _refits(validating, train_counts.nnz / known.nnz):
-            logger.info("training again on all pairs, for %d epochs", best_epoch)
-            del maker, judge, chosen  # they hold what the next ones need room for
-            ratings = relative_rating or RelativeRating().fit(known)
-            changes = {"item_l2": item_l2, "max_epochs": best_epoch, "patience": best_epoch}
-            trained = run(known, ratings, None, "refit", **changes)
-            maker = ReadoutMaker(reading, ratings.transform(known))
-        scorer = NetworkScorer(maker.add(trained.network, readout), ratings)
-    return Fitted(scorer, best_epoch, item_l2, mpr, readout, calibrator, epochs)
+    def _read_out(
+        self,
+        maker: ReadoutMaker,
+        network: NumpyNetwork,
+        counts: CountMatrix,
+        held_out: CountMatrix,
+        ratings: RelativeRating,
+    ) -> _FoundReadout:
+        """Choose what is added to the network, and calibrate the two together."""
+        by = self.training.choose_by
+        few = of_some_users(held_out, READOUT_USERS, 0)
+        judge = self._judge(counts, few, ratings, ("mpr", by or READOUT_BY))
+        readout = maker.choose(network, lambda each: cost_by(judge(each), by))
+        chosen = maker.add(network, readout)
+        calibrator = _calibrate(NetworkScorer(chosen, ratings), counts, few)
+        return _FoundReadout(readout, judge(chosen)["mpr"], calibrator)
 
 
-def _search_item_l2(
-    train_with: Callable[[float], Trained], usual: float, n_trials: int
-) -> tuple[float, Trained]:
-    """Train with up to `n_trials` strengths of L2, from the usual one on; gives the best."""
-    if n_trials == 1:
-        return usual, train_with(usual)
-    tried: dict[float, Trained] = {}
+@dataclass(frozen=True)
+class _FoundReadout:
+    """What is added to a network, and what came of it on validation."""
 
-    def attempt(chosen: dict[str, Any]) -> Trial:
-        item_l2 = chosen["item_l2"]
-        trained = tried[item_l2] = train_with(item_l2)
-        looks = {e.cost: e.validation_mpr for e in trained.epochs if e.cost is not None}
-        cost = min(looks, default=math.inf)
-        logger.info("item_l2 %g: validation MPR %.2f %%", item_l2, looks.get(cost, math.nan))
-        return Trial(chosen, cost)
-
-    grid = {"item_l2": ITEM_L2}
-    best = coordinate_search(attempt, {"item_l2": usual}, grid, max_trials=n_trials).best
-    return best.settings["item_l2"], tried[best.settings["item_l2"]]
-
-
-def _cost(metrics: Mapping[str, float], by: str | None) -> float:
-    """What is chosen by a metric has least of this.
-
-    Without one, one per cent of MPR is worth one per cent of nDCG.
-    """
-    if by is None:
-        return metrics["mpr"] / max(metrics[READOUT_BY], 1e-3)
-    return cost_of(by, metrics[by])
+    readout: Readout
+    mpr: float | None = None
+    calibrator: Calibrator | None = None
 
 
 def _calibrate(
@@ -331,28 +362,6 @@ def calibrate(scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatr
     return fit_calibrator(scorer, histories, held_out, mean_confidence=mean)
 
 
-def _hold_out(
-    known: CountMatrix, validating: ValidationConfig, seed: int
-) -> tuple[CountMatrix, CountMatrix | None]:
-    """Part the counts into what to train on and what to stop early on."""
-    rng = np.random.default_rng(seed)
-    chosen = of_some_users(known, validating.validation_users, rng)
-    _, held_out = hold_out(
-        chosen, share=validating.validation_share, by=validating.validation_by, rng=rng
-    )
-    if held_out.nnz == 0:
-        if validating.validation_share > 0:
-            logger.warning("nobody has enough items to stop early on; running all epochs")
-        return known, None
-    return as_count_matrix(known - held_out), held_out
-
-
-def _refits(validating: ValidationConfig, share_trained_on: float) -> bool:
-    if validating.refit is not None:
-        return validating.refit
-    return share_trained_on < 1.0 - REFIT_ABOVE
-
-
 def _plan(
     known: CountMatrix, model: ModelConfig, reading: ReadoutConfig, settings: Mapping[str, Any]
 ) -> MemoryPlan:
@@ -373,34 +382,6 @@ def _plan(
     if has_direct and not plan.direct:
         logger.warning("the direct item-item path does not fit %s and is left out", limit)
     return plan
-
-
-def _judge(
-    counts: CountMatrix,
-    held_out: CountMatrix,
-    ratings: RelativeRating,
-    plan: MemoryPlan,
-    metrics: tuple[str, ...],
-) -> Callable[[NumpyNetwork], dict[str, float]]:
-    """Metrics of a network on held-out counts, given what was trained on as history."""
-    users = np.flatnonzero(np.diff(held_out.indptr))
-    held_out = held_out[users]
-    relevance = ratings.transform(held_out)
-    block_size = max(1, plan.block // (2 * 4 * counts.shape[1]))
-    rated = ratings.transform(counts[users])  # once for all networks
-
-    def judge(network: NumpyNetwork) -> dict[str, float]:
-        return evaluate(
-            _RatedScorer(network),
-            rated,
-            held_out,
-            relevance,
-            metrics=metrics,
-            block_size=block_size,
-            n_bootstrap=0,
-        ).metrics
-
-    return judge
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class ImplicitCFNADE:
 
     The constructor stores its keywords unchanged; they are checked in `fit`. What each does is
     told in `cfnade.model.config.ModelConfig` and `TrainingConfig`, `cfnade.readout.ReadoutConfig`
-    and `cfnade.fitting.ValidationConfig`; those here only:
+    and `cfnade.fit_validation.ValidationConfig`; those here only:
 
     Args:
         relative_rating: Fitted count distributions to use as they are; None fits them.

@@ -31,10 +31,10 @@ def test_the_walk_begins_at_the_best_of_several_starts():
         return Trial(settings, {0: 5.0, 1: 1.0, 2: 5.0, 3: 9.0, 4: 8.0, 5: 7.0}[settings["a"]])
 
     grid = {"a": (0, 1, 2, 3, 4, 5)}
-    assert coordinate_search(two_valleys, {"a": 4}, grid, max_trials=9).best.mpr == 7.0
+    assert coordinate_search(two_valleys, {"a": 4}, grid, max_trials=9).best.cost == 7.0
     search = coordinate_search(two_valleys, {"a": 4}, grid, max_trials=9, other_starts=[{"a": 0}])
     assert [trial.settings["a"] for trial in search.trials] == [4, 0, 1, 2]
-    assert search.best.mpr == 1.0
+    assert search.best.cost == 1.0
 
 
 def test_no_settings_are_tried_twice_nor_more_than_allowed():

@@ -11,7 +11,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError
-from cfnade.fitting import ValidationConfig, settings_of
+from cfnade.fit_validation import ValidationConfig
+from cfnade.fitting import settings_of
 from cfnade.model.artifact import FORMAT, inspect_artifact
 from cfnade.model.config import TrainingConfig
 from cfnade.readout import ReadoutConfig

@@ -54,7 +54,7 @@ def best_stop(fits: Iterable[Stopped], settings: dict[str, Any], validation: Val
     n_since_best = 0
     for fitted in fits:
         stops.append(validation.trial({**settings, "iterations": fitted.iterations}, fitted))
-        best = min(stops, key=lambda trial: trial.mpr)
+        best = min(stops, key=lambda trial: trial.cost)
         n_since_best = 0 if best is stops[-1] else n_since_best + 1
         if n_since_best >= _NO_BETTER:
             break

@@ -182,7 +182,7 @@ def _enter(
         round(seconds, 3),
         round(search.seconds, 3),
         len(search.trials),
-        search.best.mpr,
+        search.best.cost,
         search.best.settings,
         None if calibrator is None else protocol.test_probabilities(fitted, calibrator),
     )

@@ -64,7 +64,7 @@ def choose(
     def choice(trial: Trial) -> Choice:
         return Choice(
             trial.settings,
-            {**trial.metrics, "mpr": trial.mpr},
+            {**trial.metrics, "mpr": trial.cost},
             len(search.trials),
             round(search.seconds, 1),
             _at_edge(candidate, trial.settings),

@@ -119,7 +119,7 @@ def sweep(
                     alpha,
                     evaluation.metrics["mpr"],
                     evaluation.intervals["mpr"],
-                    search.best.mpr,
+                    search.best.cost,
                     len(search.trials),
                     search.best.settings,
                     round(seconds, 3),

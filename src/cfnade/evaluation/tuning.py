@@ -60,8 +60,9 @@ class Trial:
     settings: dict[str, Any]
     """Chosen, and found on the way, such as the number of epochs."""
 
-    mpr: float
-    """On validation, in percent; within a fit the cost of what it chooses by."""
+    cost: float
+    """On validation, the lowest is the best: MPR in percent in a comparison, what `choose_by` says
+    within a fit."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     """Several, on validation, if they were looked at."""
@@ -85,8 +86,8 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The one with the lowest validation MPR."""
-        return min(self.trials, key=lambda trial: trial.mpr)
+        """The one of least cost."""
+        return min(self.trials, key=lambda trial: trial.cost)
 
     def best_by(self, metric: str) -> Trial:
         """The one that is best by a metric, of all that were judged, on their way or at last.
@@ -130,7 +131,7 @@ def coordinate_search(
     trials: dict[tuple[int, ...], Trial] = {}
     names = list(grid)
 
-    def mpr_at(place: tuple[int, ...]) -> float:
+    def cost_at(place: tuple[int, ...]) -> float:
         if place not in trials:
             if len(trials) >= max_trials:
                 return math.inf
@@ -142,11 +143,11 @@ def coordinate_search(
                 trials[place] = Trial({**start, **chosen}, math.inf)
             if on_trial is not None:
                 on_trial(len(trials), max_trials, trials[place])
-        return trials[place].mpr
+        return trials[place].cost
 
     starts = [{**start, **changes} for changes in ({}, *other_starts)]
     places = [tuple(list(grid[n]).index(first[n]) for n in names) for first in starts]
-    place = min(places, key=mpr_at)
+    place = min(places, key=cost_at)
     is_better_somewhere = True
     while is_better_somewhere:
         is_better_somewhere = False
@@ -155,13 +156,13 @@ def coordinate_search(
                 here = place
                 while 0 <= here[axis] + step < len(grid[name]):
                     there = (*here[:axis], here[axis] + step, *here[axis + 1 :])
-                    if mpr_at(there) >= mpr_at(here):
+                    if cost_at(there) >= cost_at(here):
                         break
                     here = there
                 if here != place:
                     place, is_better_somewhere = here, True
                     break  # it got better in this direction; the other is where it came from
     search = Search(list(trials.values()), time.perf_counter() - started)
-    if math.isinf(search.best.mpr):
+    if math.isinf(search.best.cost):
         raise TrainingError(f"none of {len(trials)} settings could be fitted; see the log for why")
     return search
