@@ -28,6 +28,7 @@ LAYERS = [
     ["explanation", "filters", "model.onnx_export", "similarity"],
     ["evaluation.tuning"],
     ["memory", "readout", "settings_file"],
+    ["fit_validation"],
     ["fitting"],
     ["growing"],
     ["answers"],

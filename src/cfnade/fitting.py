@@ -146,7 +146,7 @@ def fit_network(
         callbacks or Callbacks(),
     )
     fitting.keep_checkpoints(checkpoint, resume=resume)
-    with limited_threads(settings.get("n_threads")):
+    with limited_threads(fitting.n_threads):
         return fitting.fit(validation)
 
 
@@ -192,7 +192,7 @@ class _Fitting:
         reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
         self.plan = _plan(known, self.model, reading, settings)
         self.reading = replace(reading, direct=self.plan.direct > 0)
-        self.seed = settings.get("seed", 0)
+        self.seed, self.n_threads = settings.get("seed", 0), settings.get("n_threads")
         self.relative_rating = relative_rating
         self.callbacks = callbacks
         self.checkpoints = _Checkpoints(None)

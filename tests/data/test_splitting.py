@@ -55,12 +55,24 @@ def test_by_events_those_items_are_held_out_of_which_no_event_is_left_behind():
     _, held_out = hold_out(csr_array(np.tile(counts, (40_000, 1)) * 1.0), by="events", rng=0)
     # Literally: every event is held out or not; users of whom one item is wholly held out.
     rng = np.random.default_rng(1)
-    thrown = [rng.random((2_000_000, n)) < 0.1 for n in counts]
+    thrown = [rng.random((300_000, n)) < 0.1 for n in counts]
     is_held = np.stack([events.all(axis=1) for events in thrown], axis=1)  # (n_draws, n_items)
     literal = is_held[is_held.sum(axis=1) == 1].mean(axis=0)
     share_of_item = np.bincount(held_out.indices, minlength=5) / 40_000
     np.testing.assert_allclose(share_of_item, literal, atol=0.01)
     assert literal[2] < 0.1 * literal[0]
+
+
+def test_by_events_as_many_items_are_held_out_as_are_to_be_expected():
+    counts = np.array([1] * 40 + [2] * 40 + [5] * 20)
+    _, held_out = hold_out(csr_array(np.tile(counts, (3000, 1)) * 1.0), by="events", rng=0)
+    assert (np.diff(held_out.indptr) == 4).all()  # 40 * 0.1 + 40 * 0.01 and hardly more
+    rng = np.random.default_rng(1)
+    is_held = np.stack([(rng.random((30_000, n)) < 0.1).all(axis=1) for n in counts], axis=1)
+    literal = is_held[is_held.sum(axis=1) == 4].mean(axis=0)
+    share_of_item = np.bincount(held_out.indices, minlength=100) / 3000
+    for items in (slice(40), slice(40, 80), slice(80, 100)):
+        assert abs(share_of_item[items].mean() - literal[items].mean()) < 0.003
 
 
 def test_by_events_plays_in_thousands_leave_the_rarest_items():

@@ -61,11 +61,12 @@ def hold_out(
     By pairs, all items of a user are alike. By events it is as if a share of the events were
     held out, and of these the items of which nothing was left behind: those that are new to
     the user, as in a later period. All n events of an item are in that share with the
-    probability share^n, so items of many events are hardly ever held out.
+    probability share^n, so items of many events are hardly ever held out. Each user gives as
+    many items as are to be expected, one at least: where all counts are large, the least of them.
 
     Args:
         counts: Sparse, (n_users, n_items).
-        share: Of each user's items, rounded to the nearest number, at least one.
+        share: Of each user's items or events, rounded to the nearest number, at least one item.
         min_items: Users with fewer items keep all of them.
         by: Pairs or events.
         rng: Seed or generator; the same seed on the same counts gives the same split.
@@ -84,21 +85,23 @@ def hold_out(
     counts = as_count_matrix(counts)
     rng = np.random.default_rng(rng)
     n_items_of = np.diff(counts.indptr)  # (n_users,)
-    n_held = np.where(n_items_of >= min_items, np.maximum(1, np.rint(share * n_items_of)), 0)
     if share == 0.0:
-        n_held[:] = 0
-    n_held = np.minimum(n_held, np.maximum(n_items_of - 1, 0)).astype(np.int64)
-
+        return counts, _subset(counts, np.zeros(counts.nnz, dtype=bool))
+    user_of = np.repeat(np.arange(counts.shape[0]), n_items_of)  # (n_pairs,)
     # Each user's pairs in a random order; the first n_held of each row are held out.
-    user_of = np.repeat(np.arange(counts.shape[0]), n_items_of)
     if by == "pairs":
+        n_expected = share * n_items_of
         # Row + a random fraction leaves rows in place: half a unit at most, so that rounding
         # never reaches the next row.
-        order = np.argsort(user_of + rng.random(counts.nnz) / 2)  # (n_pairs,)
+        order = np.argsort(user_of + rng.random(counts.nnz) / 2)
     else:
+        log_chance = np.minimum(counts.data * np.log(share), -1e-9)  # of share^n
+        n_expected = np.bincount(user_of, np.exp(log_chance), minlength=counts.shape[0])
         # The largest of log-odds + Gumbel noise are a draw by these odds, without putting back.
-        odds = _log_odds_of_all_held(counts.data, share)  # (n_pairs,)
-        order = np.lexsort((-(odds + rng.gumbel(size=counts.nnz)), user_of))
+        log_odds = log_chance - np.log(-np.expm1(log_chance))
+        order = np.lexsort((-(log_odds + rng.gumbel(size=counts.nnz)), user_of))
+    n_held = np.where(n_items_of >= min_items, np.maximum(1, np.rint(n_expected)), 0)
+    n_held = np.minimum(n_held, np.maximum(n_items_of - 1, 0))
     place_in_row = np.arange(counts.nnz) - counts.indptr[user_of]
     is_held = np.zeros(counts.nnz, dtype=bool)
     is_held[order[place_in_row < n_held[user_of]]] = True
@@ -169,12 +172,6 @@ def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
 def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
     """The test counts whose pairs are not in the training part, (n_users, n_items)."""
     return as_count_matrix(test - overlap(train, test))
-
-
-def _log_odds_of_all_held(counts: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Log-odds that all of so many events are in a share that is drawn at random."""
-    log_chance = counts * np.log(max(share, 1e-9))  # of share^n
-    return np.asarray(log_chance - np.log1p(-np.exp(log_chance)))
 
 
 def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:

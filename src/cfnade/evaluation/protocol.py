@@ -160,7 +160,7 @@ class Protocol:
                 f"{aligned.n_unknown_user_pairs} have unknown users, "
                 f"{aligned.n_unknown_item_pairs} unknown items, and {n_overlap} are in train"
             )
-        has_repeats = n_overlap > BY_EVENTS_ABOVE * test.n_pairs
+        has_repeats = n_overlap > BY_EVENTS_ABOVE * aligned.counts.nnz
         by_events = has_repeats and self.config.candidates == "unseen"
         by = self.config.validation_by or ("events" if by_events else "pairs")
         self.facts["validation_by"] = by
