@@ -112,6 +112,19 @@ def _write(path: Path, value: Any) -> None:
     part.replace(path)  # whole or not at all
 
 
+def _keep_split(folder: Path, facts: dict[str, Any]) -> None:
+    """Write down how the data were parted, and refuse cells of another way."""
+    file = folder / "split.json"
+    if file.exists():
+        before = json.loads(file.read_text())
+        other = [name for name, value in facts.items() if before.get(name, value) != value]
+        if other and any(folder.glob("*.choice.json")):
+            raise SystemExit(
+                f"{folder} has cells of another split ({', '.join(other)} differ): delete them"
+            )
+    _write(file, facts)
+
+
 def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contender]:
     """The method's contender for each seed."""
 
@@ -187,7 +200,7 @@ def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells:
         data, test = dataset.read(options.data)
         made = Protocol(data, test, dataset.protocol_config())
         facts = {"n_users": data.n_users, "n_items": data.n_items, "n_pairs": data.n_pairs}
-        _write(folder / "split.json", {"title": dataset.title, **facts, **made.facts})
+        _keep_split(folder, {"title": dataset.title, **facts, **made.facts})
         return made
 
     trials = min(options.trials, dataset.trials or options.trials)

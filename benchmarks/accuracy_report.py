@@ -144,15 +144,16 @@ def _protocol_lines() -> list[str]:
 
 def _sizes(sets: Mapping[str, Any]) -> list[str]:
     lines = [
-        "| data | users | items | pairs | for validation | for the test | split |",
-        "|---|---|---|---|---|---|---|",
+        "| data | users | items | pairs | for validation | for the test | split | validation by |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, found in sets.items():
         split = found["split"]
         cells = [f"{split[f'n_{what}']:,}" for what in ("users", "items", "pairs")]
         cells += [f"{split[f'n_{part}_pairs']:,}" for part in ("validation", "test")]
         kind = "the files' own" if split["is_fixed_split"] else "random"
-        lines.append(f"| {name} | {' | '.join(cells)} | {kind} |")
+        by = split.get("validation_by", "pairs")
+        lines.append(f"| {name} | {' | '.join(cells)} | {kind} | {by} |")
     return [*lines, ""]
 
 

@@ -317,6 +317,19 @@ def test_evaluate_shows_chance_and_popularity_beside_the_model(events, capsys):
     assert {result["model"] for result in results} == {"random", "popularity", "cfnade"}
 
 
+def test_evaluate_validates_as_the_settings_say(events, capsys):
+    arguments = ["evaluate", str(events), *QUICK, "--json", "-"]
+    for more, by in [
+        ([], "pairs"),
+        (["--set", "validation_by=events"], "events"),
+        (["--set", "validation_by=events", "--validation-by", "pairs"], "pairs"),
+    ]:
+        assert run([*arguments, *more]) == 0
+        assert json.loads(capsys.readouterr().out)["protocol"]["validation_by"] == by
+    assert run(["compare", str(events), "--validation-by", "time"]) == 2
+    assert "validation_by must be pairs or events" in last_error(capsys)
+
+
 def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
     out = tmp_path / "deep" / "table.json"
     assert run(["compare", str(events), "--models", "popularity,ease", "--json", str(out)]) == 0
@@ -325,7 +338,8 @@ def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
     written = json.loads(out.read_text())
     assert [r["model"] for r in written["results"]] == ["ease", "popularity"]
     mpr = written["results"][0]["metrics"]["mpr"]
-    assert f"{mpr:.2f}" in printed
+    assert f"* {mpr:.2f}" in printed  # the best
+    assert f"* {written['results'][1]['metrics']['mpr']:.2f}" not in printed
 
 
 def test_json_to_standard_output_has_nothing_else_on_it(events, capsys):

@@ -17,7 +17,7 @@ from cfnade.data.service_config import ServiceConfig
 from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
-from cfnade.fit_validation import ValidationConfig, hold_out_validation
+from cfnade.fit_validation import ValidationConfig
 from cfnade.fitting import Callbacks
 from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
@@ -132,6 +132,7 @@ def test_unsigned_ids_and_numpy_settings_are_fine(tmp_path):
     item_ids = np.arange(20, dtype=np.uint32)
     data = Interactions(group_counts(), np.arange(60), item_ids)
     model = ImplicitCFNADE(**{**SMALL, "n_hidden": np.int64(4), "random_state": np.int64(1)})
+    model.set_params(n_threads=np.int64(1))
     model.fit(data).save(tmp_path / "model")
     histories = csr_array(np.array([[1.0] * 18 + [0, 0], [1.0] + [0.0] * 19]))
     ids, _ = ImplicitCFNADE.load(tmp_path / "model").recommend([0, 1], histories, N=2)
@@ -311,23 +312,6 @@ def test_epochs_and_readout_can_be_chosen_by_another_metric():
     for wrong, why in [("luck", "no metric 'luck'"), (5, "named by text"), (True, "named by text")]:
         with pytest.raises(ConfigError, match=why):
             ImplicitCFNADE(choose_by=wrong).fit(train)
-
-
-def test_validation_by_events_predicts_what_is_new_to_a_user():
-    counts = group_counts().toarray()
-    counts[:, 0] = 30.0  # everybody's daily bread: never new
-    bread = {}
-    for by in ("pairs", "events"):
-        _, held_out = hold_out_validation(csr_array(counts), ValidationConfig(validation_by=by), 0)
-        bread[by] = held_out[:, [0]].nnz
-    assert bread["pairs"] > bread["events"] == 0
-    by_pairs, by_events = (
-        ImplicitCFNADE(**SMALL, validation_by=by).fit(csr_array(counts)).validation_mpr_
-        for by in ("pairs", "events")
-    )
-    assert by_pairs != by_events
-    with pytest.raises(ConfigError, match="validation_by must be pairs or events, got 'time'"):
-        ImplicitCFNADE(validation_by="time").fit(csr_array(counts))
 
 
 def test_the_strength_of_l2_follows_the_metric_that_is_chosen_by(caplog):

@@ -48,6 +48,7 @@ def evaluate_command(
     test_share: options.TestShare = 0.1,
     candidates: options.CandidatesOption = "unseen",
     ratings_from: options.RatingsFromOption = "train",
+    validation_by: options.ValidationBy = None,
     preset: options.Preset = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,
@@ -61,6 +62,7 @@ def evaluate_command(
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     start = options.starting_from(preset, settings_file)
     changes = {**start.settings, **options.parse_settings(settings)}
+    validation_by = validation_by or changes.get("validation_by")  # as it was tuned
     interactions = reading.read(data)
     if test is None:
         sha256 = fingerprint(interactions)["sha256"]
@@ -75,7 +77,7 @@ def evaluate_command(
             },
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
-            config=_protocol(test_share, seed, candidates, ratings_from),
+            config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
             on_progress=on_progress,
         )
     console.show_comparison(comparison, json_file)
@@ -97,6 +99,7 @@ def compare_command(
     test_share: options.TestShare = 0.1,
     candidates: options.CandidatesOption = "unseen",
     ratings_from: options.RatingsFromOption = "train",
+    validation_by: options.ValidationBy = None,
     trials: options.Trials = MAX_TRIALS,
     seed: options.Seed = 0,
     json_file: options.Json = None,
@@ -110,7 +113,7 @@ def compare_command(
             contenders,
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
-            config=_protocol(test_share, seed, candidates, ratings_from),
+            config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
             max_trials=trials,
             on_progress=on_progress,
         )
@@ -136,6 +139,7 @@ def sweep_command(
     test_share: options.TestShare = 0.1,
     candidates: options.CandidatesOption = "unseen",
     ratings_from: options.RatingsFromOption = "train",
+    validation_by: options.ValidationBy = None,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
@@ -150,7 +154,7 @@ def sweep_command(
             models=model_names(models),
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
-            config=_protocol(test_share, seed, candidates, ratings_from),
+            config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
             on_progress=on_progress,
         )
     console.tell(console.sweep_table(swept), swept.to_json(), json_file)
@@ -162,10 +166,13 @@ def sweep_command(
         console.say(f"drew {figure}")
 
 
-def _protocol(test_share: float, seed: int, candidates: str, ratings_from: str) -> ProtocolConfig:
+def _protocol(
+    test_share: float, seed: int, candidates: str, ratings_from: str, validation_by: str | None
+) -> ProtocolConfig:
     return ProtocolConfig(
         test_share=test_share,
         seed=seed,
         candidates=candidates,  # type: ignore[arg-type]  # checked there
         ratings_from=ratings_from,  # type: ignore[arg-type]  # checked there
+        validation_by=validation_by,  # type: ignore[arg-type]  # checked there
     )

@@ -57,6 +57,15 @@ RatingsFromOption = Annotated[
         help="Fit relative ratings on the training pairs, or on all pairs as the paper does.",
     ),
 ]
+ValidationBy = Annotated[
+    str | None,
+    typer.Option(
+        "--validation-by",
+        metavar="pairs|events",
+        help="Hold out pairs, all alike, for validation, or as if events were parted.",
+        show_default="as the test part was",
+    ),
+]
 Trials = Annotated[int, typer.Option(help="Settings that each model may try on validation.", min=1)]
 Preset = Annotated[str, typer.Option(help="Settings to start from.", metavar="default|paper")]
 Set = Annotated[

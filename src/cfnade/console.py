@@ -115,8 +115,9 @@ def comparison_table(comparison: Comparison) -> Table:
         f"{comparison.n_items:,} items, {comparison.n_pairs:,} pairs; "
         f"{comparison.protocol['n_test_pairs']:,} held out",
         caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
-        "95 % bootstrap interval over users. Bold is the best, and ≈ is level with it: user by "
-        "user, the difference is within the noise. Settings were chosen on validation.",
+        "95 % bootstrap interval over users. * is the best, and ~ is level with it: user by user, "
+        "the difference is within the noise of who was tested. One fit each, settings chosen on "
+        "validation.",
         caption_justify="left",
     )
     table.add_column("model")
@@ -142,8 +143,8 @@ def comparison_table(comparison: Comparison) -> Table:
 def _marked(result: Result, metric: str, figure: str) -> str:
     """A figure that shows whether it is the best, or level with it."""
     if result.is_best(metric):
-        return f"[bold]{figure}[/bold]"
-    return f"≈ {figure}" if result.is_level_with_best(metric) else figure
+        return f"[bold]* {figure}[/bold]"
+    return f"~ {figure}" if result.is_level_with_best(metric) else figure
 
 
 def calibration_table(comparison: Comparison) -> Table | None:
@@ -294,10 +295,10 @@ def show(table: Table) -> None:
 
 def tell(table: Table, value: dict[str, Any], json_file: str | None) -> None:
     """A table on standard output, unless JSON goes there; and JSON where it was asked for."""
-    if json_file != "-":
-        show(table)
     if json_file is not None:
         write_json(json_file, value)
+    if json_file != "-":
+        show(table)
 
 
 def write_json(target: str, value: dict[str, Any]) -> None:

@@ -144,8 +144,9 @@ def fit_network(
         plain_settings(settings),
         relative_rating,
         callbacks or Callbacks(),
+        checkpoint,
+        resume=resume,
     )
-    fitting.keep_checkpoints(checkpoint, resume=resume)
     with limited_threads(fitting.n_threads):
         return fitting.fit(validation)
 
@@ -153,7 +154,7 @@ def fit_network(
 class _Checkpoints:
     """Folders that the trainings of one fit keep their checkpoints in, if there is a place."""
 
-    def __init__(self, folder: Path | None, *, resume: bool = False) -> None:
+    def __init__(self, folder: Path | None, *, resume: bool) -> None:
         if resume and (folder is None or not (folder / "search").exists()):
             raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
         if folder is not None and not resume:
@@ -182,6 +183,9 @@ class _Fitting:
         settings: Mapping[str, Any],
         relative_rating: RelativeRating | None,
         callbacks: Callbacks,
+        checkpoint: Path | None,
+        *,
+        resume: bool,
     ) -> None:
         self.known = known
         self.model = ModelConfig(n_items=known.shape[1], **settings_of(ModelConfig, settings))
@@ -195,12 +199,9 @@ class _Fitting:
         self.seed, self.n_threads = settings.get("seed", 0), settings.get("n_threads")
         self.relative_rating = relative_rating
         self.callbacks = callbacks
-        self.checkpoints = _Checkpoints(None)
         self.n_epochs_run = 0  # by this call, not resumed ones
-
-    def keep_checkpoints(self, folder: Path | None, *, resume: bool) -> None:
-        """Have all trainings keep checkpoints, once the settings are known to have a meaning."""
-        self.checkpoints = _Checkpoints(folder, resume=resume)
+        # Last: it deletes those of a run that is given up, once all settings have a meaning.
+        self.checkpoints = _Checkpoints(checkpoint, resume=resume)
 
     def fit(self, validation: CountMatrix | None) -> Fitted:
         """Find L2 and epochs, then the readout, then train on all pairs if some were held out."""
@@ -218,7 +219,7 @@ class _Fitting:
         best_epoch, epochs, network = trained.best_epoch, trained.epochs, trained.network
         if refits(self.validating, train_counts.nnz / self.known.nnz):
             logger.info("training again on all pairs, for %d epochs", best_epoch)
-            del maker  # it holds what the next one needs room for
+            del maker, trained, network  # they hold what the next ones need room for
             ratings = self._ratings_of(self.known)
             fixed: dict[str, Any] = {"max_epochs": best_epoch, "patience": best_epoch}
             network = self._train("refit", self.known, ratings, item_l2=item_l2, **fixed).network

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from cfnade.evaluation.contenders import (
 from cfnade.evaluation.metrics import DEFAULT_METRICS
 from cfnade.evaluation.protocol import Protocol
 from cfnade.evaluation.sweep import sweep
+from tests.evaluation.outcomes import result
 
 SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
 
@@ -61,26 +63,34 @@ def test_each_model_is_told_how_far_it_is_from_the_best(data, comparison):
         figures = [r.metrics[metric] for r in comparison.results]
         best = (min if metric.startswith("mpr") else max)(figures)
         assert [r.is_best(metric) for r in comparison.results] == [f == best for f in figures]
-        assert not any(
-            r.is_best(metric) and r.is_level_with_best(metric) for r in comparison.results
-        )
     last = comparison.results[-1]
     assert last.to_best["mpr"][0] > 0  # popularity or chance, behind beyond the noise
     assert not last.is_level_with_best("mpr")
     twins = {name: contender("popularity") for name in ("one", "other")}
     first, second = compare(data, twins).results
     assert first.is_best("mpr") and second.is_best("mpr")  # nobody is better
+    assert not second.is_level_with_best("mpr")
+
+
+def test_intervals_with_zero_are_level_and_others_are_not():
+    assert replace(result("imf", 12.7), to_best={"mpr": (-0.1, 0.7)}).is_level_with_best("mpr")
+    for apart in ((0.1, 0.7), (-0.7, -0.1)):
+        behind = replace(result("imf", 12.7), to_best={"mpr": apart})
+        assert not behind.is_level_with_best("mpr") and not behind.is_best("mpr")
+    assert not result("imf", 12.7).is_level_with_best("mpr")  # nothing was compared
 
 
 def test_the_json_has_the_promised_fields(comparison):
     written = json.loads(json.dumps(comparison.to_json()))
     assert written["dataset"] == "groups"
     assert (written["n_users"], written["n_items"]) == (60, 20)
-    assert {"seed", "candidates", "ratings_from", "n_test_pairs"} <= written["protocol"].keys()
-    for result in written["results"]:
-        assert list(result["metrics"]) == list(DEFAULT_METRICS)
-        assert result["intervals"].keys() == result["metrics"].keys()
-        assert {"model", "fit_seconds", "settings", "n_settings"} <= result.keys()
+    assert {"seed", "candidates", "ratings_from", "n_test_pairs", "validation_by"} <= written[
+        "protocol"
+    ].keys()
+    for each in written["results"]:
+        assert list(each["metrics"]) == list(DEFAULT_METRICS)
+        assert each["intervals"].keys() == each["metrics"].keys() == each["to_best"].keys()
+        assert {"model", "fit_seconds", "settings", "n_settings"} <= each.keys()
 
 
 def test_each_says_how_many_settings_it_tried_and_which_it_chose(comparison):

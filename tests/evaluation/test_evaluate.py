@@ -5,7 +5,12 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from cfnade.errors import ConfigError, DataError
-from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking, paired_difference
+from cfnade.evaluation.evaluate import (
+    distances_to_best,
+    evaluate,
+    mean_percentage_ranking,
+    paired_difference,
+)
 from tests import reference
 
 
@@ -253,6 +258,20 @@ def test_a_paired_difference_is_narrower_than_the_intervals_suggest(random_case)
     assert high - low < 0.5 * (a.intervals["mpr"][1] - a.intervals["mpr"][0])
 
 
+def test_the_distance_to_the_best_is_the_paired_difference_to_it(random_case) -> None:
+    scorer, *rest = random_case
+    rng = np.random.default_rng(1)
+    tables = [scorer.table + rng.normal(0, s, scorer.table.shape) for s in (0.1, 0.0, 9.0)]
+    judged = [evaluate(FixedScores(table), *rest) for table in tables]
+    for metric, better in (("mpr", min), ("ndcg@20", max)):
+        values = [each.metrics[metric] for each in judged]
+        best = judged[values.index(better(values))]
+        found = distances_to_best(judged, metric, rng=3)
+        expected = [paired_difference(each, best, metric, rng=3) for each in judged]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        assert found[values.index(better(values))] == (0.0, 0.0)
+
+
 def test_a_model_does_not_differ_from_itself(random_case) -> None:
     evaluation = evaluate(*random_case)
     assert paired_difference(evaluation, evaluation, "ndcg@20") == (0.0, 0.0)
@@ -262,5 +281,7 @@ def test_a_paired_difference_needs_the_same_users_and_metric(worked, random_case
     a, b = evaluate(*worked), evaluate(*random_case)
     with pytest.raises(DataError, match="got 4 pairs of 3 users and"):
         paired_difference(a, b, "mpr")
+    with pytest.raises(DataError, match="got 4 pairs of 3 users and"):
+        distances_to_best([a, b], "mpr")
     with pytest.raises(DataError, match="'recall@7' is not in both"):
         paired_difference(a, a, "recall@7")

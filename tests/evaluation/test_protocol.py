@@ -75,7 +75,7 @@ def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out
 
 
 def test_validation_is_parted_as_the_fixed_test_was():
-    # One loved item per user beside ones bought once; a later period has new items and repeats.
+    # Ten items that are bought often beside twenty bought once; a later period repeats pairs.
     rng = np.random.default_rng(0)
     dense = (rng.random((200, 30)) < 0.5).astype(float)
     dense[:, :10] *= 6.0
@@ -92,6 +92,18 @@ def test_validation_is_parted_as_the_fixed_test_was():
         "events",
     )
     assert often_bought(by_pairs) > 0.25
+    slip = (dense == 0) * 1.0
+    slip[0, np.flatnonzero(dense[0])[0]] = 1.0  # one pair of thousands that should not be there
+    assert (
+        Protocol(data, Interactions.from_matrix(csr_array(slip))).facts["validation_by"] == "pairs"
+    )
+    strangers = Interactions(
+        csr_array(np.vstack([dense[:9] != 1, np.ones((900, 30))]) * 1.0),
+        np.arange(909),
+        np.arange(30),
+    )
+    known_by_id = Interactions(data.counts[:9], np.arange(9), np.arange(30))
+    assert Protocol(known_by_id, strangers).facts["validation_by"] == "events"
     assert often_bought(by_events) == 0.0
     assert often_bought(Protocol(data, repeats, ProtocolConfig(validation_by="pairs"))) > 0.25
     assert often_bought(Protocol(data, repeats, ProtocolConfig(candidates="all"))) > 0.25

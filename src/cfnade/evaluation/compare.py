@@ -56,8 +56,8 @@ class Result:
     """How its probabilities hold on test, where the model gives any."""
 
     to_best: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By metric, the 95 % interval of its distance to the model that is best by it, user by user
-    (paired bootstrap); the best itself has (0, 0)."""
+    """By metric, the 95 % interval of its value less that of the model that is best by it, user
+    by user (paired bootstrap over users); the best itself has (0, 0)."""
 
     def is_best(self, metric: str) -> bool:
         """Whether no model is better by this metric."""

@@ -136,13 +136,7 @@ def paired_difference(
     Raises:
         DataError: If the two were not judged on the same users by this metric.
     """
-    if not np.array_equal(a.users, b.users) or a.n_pairs != b.n_pairs:
-        raise DataError(
-            f"a paired difference needs the same held-out items, got {a.n_pairs} pairs of "
-            f"{a.users.size} users and {b.n_pairs} of {b.users.size}; evaluate both on one split"
-        )
-    if metric not in a.per_user or metric not in b.per_user:
-        raise DataError(f"{metric!r} is not in both evaluations; name it in metrics=... of both")
+    _check_paired(a, b, metric)
     pair = [a.per_user[metric], b.per_user[metric]]
     means = bootstrap_means(pair, n_bootstrap=n_bootstrap, rng=rng)
     return percentile_interval(means[:, 0] - means[:, 1])
@@ -164,13 +158,30 @@ def distances_to_best(
         rng: Seed or generator for the resamples.
 
     Returns:
-        An interval for each; with 0 in it, the difference is within the noise. The best has (0, 0).
+        An interval for each, below 0 where a lower value is worse; with 0 in it, the difference
+        is within the noise. The best has (0, 0).
+
+    Raises:
+        DataError: If they were not judged on the same users by this metric.
     """
+    for other in evaluations[1:]:
+        _check_paired(evaluations[0], other, metric)
     costs = [cost_of(metric, each.metrics[metric]) for each in evaluations]
     sums = [each.per_user[metric] for each in evaluations]
     means = bootstrap_means(sums, n_bootstrap=n_bootstrap, rng=rng)  # (n_bootstrap, n_models)
     distances = means - means[:, [costs.index(min(costs))]]
     return [percentile_interval(column) for column in distances.T]
+
+
+def _check_paired(a: Evaluation, b: Evaluation, metric: str) -> None:
+    """Refuse a paired difference of what was not judged on the same users by this metric."""
+    if not np.array_equal(a.users, b.users) or a.n_pairs != b.n_pairs:
+        raise DataError(
+            f"a paired difference needs the same held-out items, got {a.n_pairs} pairs of "
+            f"{a.users.size} users and {b.n_pairs} of {b.users.size}; evaluate both on one split"
+        )
+    if metric not in a.per_user or metric not in b.per_user:
+        raise DataError(f"{metric!r} is not in both evaluations; name it in metrics=... of both")
 
 
 def _weights_of_pairs(held_out: CountMatrix, relevance: CountMatrix) -> NDArray[np.float64]:

@@ -164,6 +164,7 @@ class Protocol:
         by_events = has_repeats and self.config.candidates == "unseen"
         by = self.config.validation_by or ("events" if by_events else "pairs")
         self.facts["validation_by"] = by
+        logger.info("validation is held out by %s, as the test part was", by)
         train, validation = hold_out(
             data.counts, share=self.config.validation_share, by=by, rng=self.config.seed
         )

@@ -90,11 +90,16 @@ def run_section(comparison: Comparison, words: Words, facts: Mapping[str, str]) 
         "train": "fitted on what the models may know",
         "all": "fitted on all pairs, those of the test included, as in the paper",
     }
+    validation = {
+        "pairs": "a random part of each user's pairs",
+        "events": "as if events were parted: items that are new to a user",
+    }
     listed = {
         "Data": f"{comparison.dataset}: {comparison.n_users:,} {words.users}, "
         f"{comparison.n_items:,} {words.items}, {comparison.n_pairs:,} pairs of both",
         "Pairs": ", ".join(f"{part} {n:,}" for part, n in parts.items() if n is not None),
         "Ranked": candidates.get(protocol.get("candidates", ""), ""),
+        "Validation": validation.get(protocol.get("validation_by", ""), ""),
         "Relative ratings": ratings.get(protocol.get("ratings_from", ""), ""),
         "Seed": str(protocol.get("seed", "")),
         **facts,
@@ -128,7 +133,8 @@ def comparison_section(comparison: Comparison) -> str:
     note = (
         "In small print: 95 % bootstrap intervals over users. All models are judged on the same "
         "users, so one can be reliably better than another although their intervals overlap: "
-        "only where ≈ stands before a figure, the difference to the best is within the noise."
+        "only where ≈ stands before a figure, the difference to the best is within the noise of "
+        "who was tested. Each model was fitted once."
     )
     alt = f"Test MPR of each model with its interval. {headline(comparison)}"
     return section(
