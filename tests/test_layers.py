@@ -23,7 +23,7 @@ LAYERS = [
     ["model.exchange"],
     ["model.input_layer", "model.objective", "model.start"],
     ["model.rows"],
-    ["model.leave_one_out"],
+    ["model.leave_one_out", "model.smoothing"],
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],
     ["evaluation.tuning"],

@@ -1,4 +1,4 @@
-"""The last touch after training: direct item-item connections, and how much popularity counts.
+"""The last touch after training: direct connections, and how much popularity counts.
 
 The network squeezes a history through its hidden layer and loses pairs of rare items on the way.
 The direct path gives them back: `logits = d + V h + x B`, with B the strongest positive weights of
@@ -22,6 +22,7 @@ from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
+from cfnade.model.smoothing import with_smoothed_popularity
 
 DIRECT_UP_TO = 100_000
 """Items up to which the direct path is used: each is a regression of up to three milliseconds."""
@@ -84,6 +85,12 @@ class ReadoutConfig:
     """How much popularity counts beyond what training gave it: below 0 rare items come up, above 0
     popular ones."""
 
+    smooth_popularity: bool = True
+    """Take an item for as popular as it is to be expected to be among others: of few watchers a
+    part is luck, and items that nobody has yet are not last (`model/smoothing.py`). Worth nothing
+    where every item has dozens, and most where many have one: Last.fm with all its artists,
+    validation MPR 8.4 instead of 19.5. Not in the paper."""
+
     def __post_init__(self) -> None:
         for name in ("direct_l2", "direct_gain", "direct_neighbours"):
             value = getattr(self, name)
@@ -110,6 +117,19 @@ GRID: dict[str, tuple[float, ...]] = {
 """What is walked along, in this order."""
 
 
+def smoothed(
+    network: NumpyNetwork, config: ReadoutConfig, n_watchers: NDArray[np.integer[Any]]
+) -> NumpyNetwork:
+    """The network with smoothed popularity, if that is wanted.
+
+    Args:
+        network: As trained, with the rest of the readout or without.
+        config: Tells whether it is wanted.
+        n_watchers: How many of those it was trained on have each item, (n_items,).
+    """
+    return with_smoothed_popularity(network, n_watchers) if config.smooth_popularity else network
+
+
 class ReadoutMaker:
     """Adds a readout to networks trained on the same ratings."""
 
@@ -124,6 +144,7 @@ class ReadoutMaker:
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
         self.n_items = ratings.shape[1]
         self._ratings = ratings
+        self._n_watchers = np.bincount(ratings.indices, minlength=self.n_items)
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
 
     def start(self) -> Readout:
@@ -172,7 +193,7 @@ class ReadoutMaker:
             gained = np.float32(readout.direct_gain) * weight[:, : readout.direct_neighbours]
             weights["neighbour_weight"] = gained
             config = replace(config, n_neighbours=gained.shape[1])
-        return NumpyNetwork(config, weights)
+        return smoothed(NumpyNetwork(config, weights), self.config, self._n_watchers)
 
     def neighbours(
         self, readout: Readout, n_neighbours: int

@@ -114,6 +114,7 @@ class ImplicitCFNADE:
         direct_gain: float | None = None,
         direct_dropout: float = 0.0,
         popularity_tilt: float | None = None,
+        smooth_popularity: bool = True,
         max_epochs: int = 200,
         validate_every: int = 2,
         patience: int = 6,
@@ -152,6 +153,7 @@ class ImplicitCFNADE:
         self.direct_gain = direct_gain
         self.direct_dropout = direct_dropout
         self.popularity_tilt = popularity_tilt
+        self.smooth_popularity = smooth_popularity
         self.max_epochs = max_epochs
         self.validate_every = validate_every
         self.patience = patience

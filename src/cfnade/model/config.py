@@ -193,6 +193,7 @@ _PAPER: dict[str, Any] = {
     "input_scale": "alpha",
     "direct": False,
     "popularity_tilt": 0.0,
+    "smooth_popularity": False,
     "optimizer": "sgd",
     "learning_rate": 0.01,
     "batch_size": 200,
