@@ -19,26 +19,27 @@ N_REFERENCE = 50
 
 
 def discount(n_watchers: NDArray[np.integer[Any]]) -> float:
-    """D: of r watchers, r - D are to be expected among as many others.
+    """D: an item with r watchers has r - D to be expected among as many other users.
 
-    Absolute discounting (Ney, Essen and Kneser 1994) with N_r the number of items that have r
-    watchers: `D = N_1 / (N_1 + 2 N_2)`.
+    By Good and Turing (Good 1953) an item with r watchers is worth `(r + 1) N_{r+1} / N_r`, with
+    N_r the number of items that have r. One is worth `2 N_2 / N_1`; what it lacks, all others are
+    taken to lack (absolute discounting, Ney, Essen and Kneser 1994).
 
     Args:
         n_watchers: Of each item, (n_items,).
 
     Returns:
-        At least 0 and below 1, as long as some item has two watchers; never above 0.9.
+        `1 - 2 N_2 / N_1`, but at least 0 and at most 0.9.
     """
     n_one, n_two = (int(np.count_nonzero(n_watchers == r)) for r in (1, 2))
-    return min(0.9, n_one / (n_one + 2 * n_two)) if n_one else 0.0
+    return float(np.clip(1.0 - 2.0 * n_two / n_one, 0.0, 0.9)) if n_one else 0.0
 
 
 def cold_reference(n_watchers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The items that are as much wanted as one without watchers is to be expected to be.
 
-    By Good and Turing (Good 1953) it is worth `N_1 / N_0` watchers. Others are worth r - D, so it
-    stands with those that have `N_1 / N_0 + D`.
+    By Good and Turing it is worth `N_1 / N_0` watchers. Others are worth r - D, so it stands with
+    those that have `N_1 / N_0 + D`.
 
     Args:
         n_watchers: Of each item, (n_items,).
