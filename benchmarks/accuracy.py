@@ -48,6 +48,7 @@ OURS = ("cfnade", "cfnade-paper")
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no direct path": {"direct": False},
     "no tilt of popularity": {"popularity_tilt": 0.0},
+    "popularity not smoothed": {"smooth_popularity": False},
     "no item L2": {"item_l2": 0.0},
     "uniform context": {"context_share": None},
     "no dropout": {"dropout": 0.0},

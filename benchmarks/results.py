@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from accuracy_report import accuracy_section
+from compare import SETS as COMPARED
+from compare import compare_section
 from scale_report import scale_section
 from serve_report import serve_section
 from speed_report import speed_section
@@ -38,6 +40,10 @@ def document() -> str:
     accuracy = OUTCOMES / "accuracy.json"
     if accuracy.exists():
         parts.append(accuracy_section(json.loads(accuracy.read_text())))
+    compared = {name: OUTCOMES / "compare" / f"{name}.json" for name in COMPARED}
+    compared = {name: file for name, file in compared.items() if file.exists()}
+    if compared:
+        parts.append(compare_section({n: json.loads(f.read_text()) for n, f in compared.items()}))
     demo = OUTCOMES / "completejourney.json"
     if demo.exists():
         parts.append(demo_section(json.loads(demo.read_text())))

@@ -1,0 +1,93 @@
+"""`cfnade compare` without a flag, as a newcomer types it: python benchmarks/compare.py DATA.
+
+DATA is a folder with the Parquet files. No floors, no column named, the default models and trials;
+only a test part that comes as a file of its own is told. Outcomes are kept in
+benchmarks/results/compare/; those that are there are not run again. To run one anew, delete it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from cfnade.data.datasets import write_purchases
+
+OUTCOMES = Path(__file__).parent / "results" / "compare"
+
+SETS = ("ml-1m", "lastfm-2k", "online-retail", "completejourney", "gowalla-checkins", "tafeng")
+
+
+def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
+    """What follows `cfnade compare` for one data set."""
+    if name == "completejourney":
+        write_purchases(scratch / "purchases.parquet")  # product types, of the embedded data
+        return [str(scratch / "purchases.parquet")]
+    if (data / f"{name}-test.parquet").exists():
+        train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
+        return [train, "--test", test]
+    return [str(data / f"{name}.parquet")]
+
+
+def compare_section(outcomes: dict[str, dict[str, Any]]) -> str:
+    """The section of docs/results.md: one table for all data sets."""
+    lines = [
+        "## `cfnade compare` without a flag",
+        "",
+        "`make bench-compare DATA=folder`: no floors, no column named, the default models with ten "
+        "settings each, chosen by validation MPR; one fit of each is tested. MPR / nDCG@100; "
+        "* the best, ~ level with it (paired bootstrap over users).",
+        "",
+    ]
+    models = [m["model"] for m in next(iter(outcomes.values()))["results"]] if outcomes else []
+    models.sort(key=lambda model: (model == "cfnade", model))
+    lines += [
+        f"| data (users x items) | {' | '.join(models)} |",
+        "|---" * (len(models) + 1) + "|",
+    ]
+    for name, outcome in outcomes.items():
+        by_model = {result["model"]: result for result in outcome["results"]}
+        cells = [_cell(by_model[model]) if model in by_model else "" for model in models]
+        size = f"{outcome['n_users']:,} x {outcome['n_items']:,}"
+        lines.append(f"| {name} ({size}) | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(result: dict[str, Any]) -> str:
+    mpr, ndcg = result["metrics"]["mpr"], result["metrics"]["ndcg@100"]
+    return f"{_mark(result, 'mpr')}{mpr:.2f} / {_mark(result, 'ndcg@100')}{ndcg:.4f}"
+
+
+def _mark(result: dict[str, Any], metric: str) -> str:
+    low, high = result["to_best"][metric]
+    if low == high == 0.0:
+        return "* "
+    return "~ " if low <= 0.0 <= high else ""
+
+
+def main() -> int:
+    """Run those that are missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of data sets")
+    parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces")
+    options = parser.parse_args()
+    for name in options.sets.split():
+        outcome = OUTCOMES / f"{name}.json"
+        if outcome.exists():
+            continue
+        with tempfile.TemporaryDirectory(prefix="cfnade-") as scratch:
+            command = arguments_of(name, options.data, Path(scratch))
+            print(f"cfnade compare {' '.join(command)}", flush=True)
+            done = subprocess.run(
+                [sys.executable, "-m", "cfnade", "compare", *command, "--json", str(outcome)]
+            )
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
