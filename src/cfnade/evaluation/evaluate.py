@@ -120,28 +120,6 @@ def mean_percentage_ranking(
     return evaluation.metrics["mpr"]
 
 
-def paired_difference(
-    a: Evaluation,
-    b: Evaluation,
-    metric: str,
-    *,
-    n_bootstrap: int = 1000,
-    rng: int | np.random.Generator = 0,
-) -> tuple[float, float]:
-    """95 % bootstrap interval of `a - b` on the same users; without 0 in it they differ.
-
-    Much of the spread between users is shared by two models, so this is far narrower than
-    the two models' own intervals suggest.
-
-    Raises:
-        DataError: If the two were not judged on the same users by this metric.
-    """
-    _check_paired(a, b, metric)
-    pair = [a.per_user[metric], b.per_user[metric]]
-    means = bootstrap_means(pair, n_bootstrap=n_bootstrap, rng=rng)
-    return percentile_interval(means[:, 0] - means[:, 1])
-
-
 def distances_to_best(
     evaluations: Sequence[Evaluation],
     metric: str,
@@ -150,6 +128,9 @@ def distances_to_best(
     rng: int | np.random.Generator = 0,
 ) -> list[tuple[float, float]]:
     """95 % interval of each one's value less that of the best, user by user.
+
+    Much of the spread between users is shared by two models, so this is far narrower than
+    the models' own intervals suggest.
 
     Args:
         evaluations: On the same held-out items.
