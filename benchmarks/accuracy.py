@@ -48,7 +48,6 @@ OURS = ("cfnade", "cfnade-paper")
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no direct path": {"direct": False},
     "no tilt of popularity": {"popularity_tilt": 0.0},
-    "popularity not smoothed": {"smooth_popularity": False},
     "no item L2": {"item_l2": 0.0},
     "uniform context": {"context_share": None},
     "no dropout": {"dropout": 0.0},
@@ -273,7 +272,8 @@ def main() -> None:
     with threadpool_limits(int(n_threads) if n_threads else None):
         for name in [] if options.report else options.sets:
             run_set(name, sets[name], options, cells)
-    collected = collect(cells, sets)
+    before = json.loads(outcome.read_text()) if outcome.exists() else None
+    collected = collect(cells, sets, before)
     _write(outcome, collected)
     write_document(collected, ROOT, cells.with_suffix(".md") if options.quick else None)
 

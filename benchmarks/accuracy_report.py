@@ -25,8 +25,21 @@ NAMES = {
 MARKS = {"win": "", "loss": " **(ahead)**", "within noise": " (=)"}
 
 
-def collect(cells: Path, sets: Mapping[str, AccuracySet]) -> dict[str, Any]:
-    """All cells that are there, with how each method stands against CF-NADE."""
+VERDICT = ("cfnade_less_this", "interval_of_it", "cfnade")
+"""What is told of a method against CF-NADE."""
+
+
+def collect(
+    cells: Path, sets: Mapping[str, AccuracySet], before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """All cells that are there, with how each method stands against CF-NADE.
+
+    Args:
+        cells: Folder of the cells, by data set.
+        sets: Data sets.
+        before: What was collected before: what it tells of two methods stands as long as their
+            figures do, though the figures of single users, which are not kept, are gone.
+    """
     found = {}
     for name, dataset in sets.items():
         folder = cells / name
@@ -36,9 +49,28 @@ def collect(cells: Path, sets: Mapping[str, AccuracySet]) -> dict[str, Any]:
         for file in sorted(folder.glob("*.json")):
             if file.name != "split.json" and not file.name.endswith(".choice.json"):
                 methods[file.stem] = _method(folder, file.stem, dataset)
+        _keep_verdicts(methods, (before or {}).get("sets", {}).get(name, {}).get("methods", {}))
         split = json.loads((folder / "split.json").read_text())
         found[name] = {"split": split, "metrics": list(dataset.metrics), "methods": methods}
     return {"reference": REFERENCE, "sets": found}
+
+
+def _keep_verdicts(methods: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Take over what was told of two methods, where the figures of both are as they were."""
+
+    def mean(told: Mapping[str, Any], name: str, metric: str) -> float | None:
+        figure = told.get(name, {}).get("figures", {}).get(metric, {})
+        return figure.get("mean")
+
+    for name, method in methods.items():
+        for metric, figure in method.get("figures", {}).items():
+            is_as_before = all(
+                mean(methods, each, metric) == mean(before, each, metric)
+                for each in (name, REFERENCE)
+            )
+            if is_as_before and "cfnade" not in figure:
+                told = before[name]["figures"][metric]
+                figure |= {key: told[key] for key in VERDICT if key in told}
 
 
 def _method(folder: Path, name: str, dataset: AccuracySet) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from cfnade import ImplicitCFNADE, RelativeRating, read_interactions
 from cfnade.baselines import IMF
 from cfnade.baselines.imf import _confidences
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.interactions import CountMatrix
 from cfnade.data.service_config import ServiceConfig
 from cfnade.data.service_files import write_service
 from cfnade.data.simulate import SimulatedService
@@ -194,9 +194,7 @@ def steps(*, quick: bool) -> dict[str, Any]:
 def parted(folder: Path) -> tuple[CountMatrix, CountMatrix]:
     """Counts to train on, and those of some users held out."""
     counts = read_interactions(folder / "interactions").counts
-    chosen = of_some_users(counts, JUDGED_USERS, 0)
-    _, held_out = hold_out(chosen, share=0.1, rng=0)
-    return as_count_matrix(counts - held_out), held_out
+    return hold_out(counts, share=0.1, n_users=JUDGED_USERS, rng=0)
 
 
 class Judge:

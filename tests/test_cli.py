@@ -11,7 +11,9 @@ import time
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from cfnade import console
 from cfnade.cli import run
 from tests.test_recommender import group_counts
 
@@ -131,7 +133,7 @@ def test_recommend_tells_calibrated_probabilities_when_asked(model, capsys):
     values = [value for value in told.values() if value is not None]
     assert len(values) == 18 and values == sorted(values, reverse=True)
     assert run(arguments) == 0
-    assert "calibrated" in capsys.readouterr().out
+    assert "probability" in capsys.readouterr().out
     assert run([*arguments, "--dislike", "i3"]) == 2
     assert "never fitted with dislikes" in last_error(capsys)
 
@@ -327,7 +329,7 @@ def test_evaluate_validates_as_the_settings_say(events, capsys):
         assert run([*arguments, *more]) == 0
         assert json.loads(capsys.readouterr().out)["protocol"]["validation_by"] == by
     assert run(["compare", str(events), "--validation-by", "time"]) == 2
-    assert "validation_by must be pairs or events" in last_error(capsys)
+    assert "--validation-by must be pairs, events or sessions" in last_error(capsys)
 
 
 def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
@@ -340,6 +342,34 @@ def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
     mpr = written["results"][0]["metrics"]["mpr"]
     assert f"* {mpr:.2f}" in printed  # the best
     assert f"* {written['results'][1]['metrics']['mpr']:.2f}" not in printed
+
+
+@pytest.mark.parametrize(("width", "has_all"), [(80, False), (160, True)])
+def test_the_table_fits_the_terminal(events, capsys, monkeypatch, width, has_all):
+    monkeypatch.setattr(console, "out", Console(width=width))
+    assert run(["compare", str(events), "--models", "popularity,ease", "--trials", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (heads,) = [line for line in lines if "ndcg@100" in line]
+    assert "MPR % (95 %)" in heads and "recall@20" in heads
+    assert ("recall@50" in heads) == has_all
+    assert sum("popularity" in line for line in lines) == 1  # no row is broken in two
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("user,item,qty", "every row counts as one event; not read: 'qty'"),
+        ("user,item,timestamp", ""),
+        ("user,item,plays", ""),
+    ],
+)
+def test_a_column_that_may_hold_counts_and_is_not_read_is_told(tmp_path, capsys, header, told):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n1,a,3\n2,b,4\n")
+    assert run(["data", "describe", str(path)]) == 0
+    assert capsys.readouterr().err.startswith(told)
+    assert run(["data", "describe", str(path), "--events"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_json_to_standard_output_has_nothing_else_on_it(events, capsys):
@@ -357,6 +387,49 @@ def test_a_fixed_test_part_tells_what_it_leaves_out(events, tmp_path, capsys):
     protocol = json.loads(told.out)["protocol"]
     assert protocol["n_unknown_user_pairs"] == protocol["n_unknown_item_pairs"] == 1
     assert "2 of 4 test pairs are left out" in told.err
+    assert "only 1 user tested" in told.err
+    assert not any(result["to_best"] for result in json.loads(told.out)["results"])
+
+
+def test_where_the_test_repeats_train_it_is_told_how_validation_is_held_out(
+    events, tmp_path, capsys
+):
+    test = tmp_path / "test.csv"
+    rows = "".join(f"{user},i{k}\n" for user in range(60) for k in range(20))
+    arguments = ["compare", str(events), "--test", str(test), "--models", "popularity"]
+    for once_or_twice, told in [(rows, "as if the last session"), (rows * 2, "as if events were")]:
+        test.write_text("user_id,item_id\n" + once_or_twice)
+        assert run(arguments) == 0
+        assert told in capsys.readouterr().err
+    assert run([*arguments, "--validation-by", "pairs"]) == 0
+    assert "as if " not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["--user-col", "who"], "name one of these as --user-col"),
+        (["--test-share", "1.5"], "--test-share must be"),
+        (["--trials", "0"], "see cfnade compare --help"),
+        (["--models", "cfnade", "--trials", "x"], "see cfnade compare --help"),
+    ],
+)
+def test_errors_name_options_and_not_arguments_of_python(events, capsys, wrong, told):
+    assert run(["compare", str(events), *wrong]) == 2
+    assert told in last_error(capsys)
+
+
+@pytest.mark.parametrize("name", ["direct", "refit", "warm_start", "item_mean"])
+def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
+    assert run(["evaluate", str(events), "--set", f"{name}=no"]) == 2
+    assert f"{name} must be true or false, got 'no'" in last_error(capsys)
+
+
+def test_an_empty_recommendation_says_why(model, capsys):
+    assert run(["recommend", str(model), "i0=5", "--only", "i0"]) == 0
+    assert "(--include-seen)" in capsys.readouterr().err
+    assert run(["recommend", str(model), "i0=5", "--only", "i0", "--include-seen"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys):

@@ -45,10 +45,12 @@ def test_the_report_has_both_figures_and_both_recommendations(done: Demo) -> Non
 
 
 def test_the_saved_model_recommends_what_the_report_says(done: Demo) -> None:
-    names, scores = ImplicitCFNADE.load(done.model).recommend_for(MADE_UP_HISTORY, n=10)
+    model = ImplicitCFNADE.load(done.model)
+    names, _ = model.recommend_for(MADE_UP_HISTORY, n=10)
+    chances = model.probability(MADE_UP_HISTORY, names)
     shown = done.suggestions[1].recommended
     assert [line.name for line in shown] == names.tolist()
-    assert [line.score for line in shown] == pytest.approx(scores.tolist())
+    assert [line.probability for line in shown] == pytest.approx(chances.tolist())
 
 
 def test_nothing_already_bought_is_recommended(done: Demo) -> None:

@@ -13,12 +13,14 @@ def test_validation_by_events_predicts_what_is_new_to_a_user():
     counts = group_counts().toarray()
     counts[:, 0] = 30.0  # everybody's daily bread: never new
     bread = {}
-    for by in ("pairs", "events"):
+    counts[:, 1:4] = np.minimum(counts[:, 1:4], 1.0)  # what is new has a single event
+    for by in ("pairs", "events", "sessions"):
         config = ValidationConfig(validation_by=by)
         train, held_out = hold_out_validation(csr_array(counts), config, 0)
         np.testing.assert_array_equal((train + held_out).toarray(), counts)
+        assert held_out is not None
         bread[by] = held_out[:, [0]].nnz
-    assert bread["pairs"] > bread["events"] == 0
+    assert bread["pairs"] > bread["events"] == bread["sessions"] == 0
 
 
 def test_few_users_are_held_out_from_and_nothing_where_it_is_not_to_be(caplog):
@@ -30,6 +32,10 @@ def test_few_users_are_held_out_from_and_nothing_where_it_is_not_to_be(caplog):
     few = csr_array(np.eye(3))
     assert hold_out_validation(few, ValidationConfig(), 0)[1] is None
     assert "nobody has enough items" in caplog.text
+    caplog.clear()
+    repeated = csr_array(2.0 * np.ones((9, 9)))
+    assert hold_out_validation(repeated, ValidationConfig(validation_by="sessions"), 0)[1] is None
+    assert "of a single event" in caplog.text
 
 
 def test_a_refit_is_for_what_was_held_out_and_worth_it():

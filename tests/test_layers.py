@@ -8,9 +8,10 @@ from pathlib import Path
 import cfnade
 
 LAYERS = [
-    ["errors", "scorer", "sklearn_rules"],
+    ["errors", "scorer", "sklearn_rules", "words"],
     ["threads", "ranking"],
     ["data.interactions", "data.feedback"],
+    ["data.sessions"],
     ["data.ratings", "data.splitting", "data.catalogue", "data.describe", "data.ingest"],
     ["data"],  # datasets, fingerprints and the simulated service
     ["calibration", "evaluation.ranking"],
@@ -23,7 +24,7 @@ LAYERS = [
     ["model.exchange"],
     ["model.input_layer", "model.objective", "model.start"],
     ["model.rows"],
-    ["model.leave_one_out", "model.smoothing"],
+    ["model.leave_one_out"],
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],
     ["evaluation.tuning"],
@@ -37,7 +38,7 @@ LAYERS = [
     ["baselines"],
     ["evaluation.baseline_contenders"],
     ["evaluation.contenders", "evaluation.protocol"],
-    ["search_space", "evaluation.compare", "evaluation.nested"],
+    ["search_space", "tuning_study", "evaluation.compare", "evaluation.nested"],
     ["tuning"],
     ["evaluation.sweep"],
     ["evaluation"],  # plots and report

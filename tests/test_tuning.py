@@ -127,7 +127,7 @@ def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_preset(da
 
 
 def test_trials_that_fall_behind_are_given_up(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("cfnade.tuning.WARM_UP", 2)
+    monkeypatch.setattr("cfnade.tuning_study.WARM_UP", 2)
     slow = {**SMALL, "max_epochs": 60, "patience": 60, "direct": False, "popularity_tilt": 0.0}
     tuned = tune(data, tmp_path / "s.toml", changes=slow, search=["learning_rate"], n_trials=14)
     pruned = [trial for trial in tuned.trials if trial.state == "pruned"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -84,7 +85,8 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{error.strerror or error}: {error.filename or 'no file'}", code)
     except Exception as error:
         if hasattr(error, "format_message"):  # a wrong option, as typer finds it
-            return _fail(f"{error.format_message()} See cfnade --help", 2)
+            where = getattr(getattr(error, "ctx", None), "command_path", "cfnade")
+            return _fail(f"{error.format_message().rstrip('. ')}; see {where} --help", 2)
         if os.environ.get("CFNADE_DEBUG"):
             raise
         reason = f"{type(error).__name__}: {error}"
@@ -92,5 +94,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    console.say(f"cfnade: {' '.join(message.split())}")
+    console.say(f"cfnade: {_with_options(' '.join(message.split()))}")
     return code
+
+
+def _with_options(message: str) -> str:
+    """A message that names arguments of Python, with the options that stand for them."""
+    options = {
+        parameter.name: parameter.opts[0]
+        for command in typer.main.get_group(app).commands.values()
+        for parameter in command.params
+        if "_" in (parameter.name or "") and parameter.opts[0].startswith("--")
+    }
+    return re.sub(rf"(?<![\w-])({'|'.join(options)})\b", lambda found: options[found[1]], message)

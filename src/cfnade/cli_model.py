@@ -99,8 +99,12 @@ def _table(model: Path, told: dict[str, Any]) -> Table:
 
 def _text(value: Any) -> str:
     """In words; what a terminal would not print stays a code."""
+    if value is None:
+        return "none"
     if type(value) is int:
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
     if isinstance(value, str) and value.isprintable():
         return value
     return ascii(value) if isinstance(value, str) else json.dumps(value)

@@ -61,8 +61,8 @@ ValidationBy = Annotated[
     str | None,
     typer.Option(
         "--validation-by",
-        metavar="pairs|events",
-        help="Hold out pairs, all alike, for validation, or as if events were parted.",
+        metavar="pairs|events|sessions",
+        help="Hold out pairs, all alike, for validation, or as if events or sessions were parted.",
         show_default="as the test part was",
     ),
 ]

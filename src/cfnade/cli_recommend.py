@@ -106,6 +106,9 @@ def recommend_command(
         told = asked.recommender.probability(known, items.tolist())
         for entry, value in zip(found, told.tolist(), strict=True):
             entry["calibrated"] = None if math.isnan(value) else value
+    if not found:
+        seen = "" if include_seen else "; what is in the history is left out (--include-seen)"
+        console.say(f"there is nothing to recommend{seen}")
     for entry in found if with_reasons else []:
         explanation = asked.recommender.explain(known, entry["item"], disliked=disliked)
         entry["because"] = [asked.effect(effect) for effect in explanation.because()]

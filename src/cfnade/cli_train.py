@@ -19,6 +19,7 @@ from cfnade.growing import N_EPOCHS, TrainedItems
 from cfnade.model.artifact import check_place
 from cfnade.model.config import ModelConfig
 from cfnade.recommender import ImplicitCFNADE
+from cfnade.words import n_of
 
 
 def register(app: typer.Typer) -> None:
@@ -121,9 +122,9 @@ def fit_command(
     shutil.rmtree(checkpoint, ignore_errors=True)
     mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
     console.out.print(
-        f"{interactions.n_users:,} users, {interactions.n_items:,} items, "
-        f"{interactions.n_pairs:,} pairs: "
-        f"trained for {model.best_epoch_} epochs{mpr}; saved to {out}",
+        f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_items, 'item')}, "
+        f"{n_of(interactions.n_pairs, 'pair')}: "
+        f"trained for {n_of(model.best_epoch_, 'epoch')}{mpr}; saved to {out}",
         markup=False,
         highlight=False,
     )
@@ -157,8 +158,9 @@ def _go_on(
     model.save(out, data={"name": name, **describe(interactions)})
     n_new = model.partial_fits_[-1]["n_new_items"]
     console.out.print(
-        f"{interactions.n_users:,} users, {interactions.n_pairs:,} pairs, {n_new:,} new items: "
-        f"trained for {len(model.epochs_)} epochs more, {model.n_features_in_:,} items in all; "
+        f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_pairs, 'pair')}, "
+        f"{n_of(n_new, 'new item')}: trained for {n_of(len(model.epochs_), 'epoch')} more, "
+        f"{n_of(model.n_features_in_, 'item')} in all; "
         f"saved to {out}",
         markup=False,
         highlight=False,

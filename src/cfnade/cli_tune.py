@@ -14,7 +14,8 @@ from cfnade import cli_options as options
 from cfnade import console
 from cfnade.cli_options import Reading
 from cfnade.search_space import SPACE
-from cfnade.tuning import N_TRIALS, STUDY, TuneCallbacks, Tuned, tune
+from cfnade.tuning import N_TRIALS, TuneCallbacks, Tuned, tune
+from cfnade.tuning_study import STUDY
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
@@ -121,23 +122,21 @@ def _table(tuned: Tuned) -> Table:
     failed = f", {n_failed} could not be trained" if n_failed else ""
     table = Table(
         title=f"{len(tuned.trials)} settings tried, {n_pruned} given up early{failed}",
-        caption="On validation, lower is better; trial 1 is the preset. The best of many looks "
-        "better than it is: cfnade evaluate judges it on the test part.",
+        caption=f"The best {SHOWN}, and trial 1, the preset. On validation, lower is better. The "
+        "best of many looks better than it is: cfnade evaluate judges it on the test part.",
         caption_justify="left",
     )
     complete = [trial for trial in tuned.trials if trial.mpr is not None]
     shown = sorted(complete, key=lambda trial: trial.mpr or 0.0)[:SHOWN]
     shown += [trial for trial in complete if trial.number == 1 and trial not in shown]
-    names = list(shown[0].settings) if shown else []
-    for heading in ("trial", "MPR %", *names, "epochs", "s"):
-        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("trial")  # one column each: there are more settings than trials shown
     for trial in shown:
-        values = (trial.settings[name] for name in names)
-        table.add_row(
-            str(trial.number),
-            f"{trial.mpr:.3f}",
-            *(f"{value:g}" if isinstance(value, float) else str(value) for value in values),
-            str(trial.best_epoch),
-            f"{trial.seconds:.0f}",
-        )
+        table.add_column(str(trial.number), justify="right")
+    table.add_row("MPR %", *(f"{trial.mpr:.3f}" for trial in shown))
+    for name in shown[0].settings if shown else ():
+        values = (trial.settings[name] for trial in shown)
+        told = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        table.add_row(name, *told)
+    table.add_row("epochs", *(str(trial.best_epoch) for trial in shown))
+    table.add_row("seconds", *(f"{trial.seconds:.0f}" for trial in shown))
     return table

@@ -26,12 +26,16 @@ from cfnade.errors import DataError
 from cfnade.evaluation.calibration import reliabilities
 from cfnade.evaluation.compare import Comparison, OnProgress, Result
 from cfnade.evaluation.compare import Progress as JobProgress
-from cfnade.evaluation.report_sections import Suggestions
+from cfnade.evaluation.report_sections import Recommended, Suggestions
 from cfnade.evaluation.sweep import Sweep
 from cfnade.fitting import Callbacks
+from cfnade.words import n_of
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
+
+ROOM_FOR_ALL = 135
+"""Columns that the table of a comparison takes with all of its figures."""
 
 WIDE = 160
 """Columns where standard output is no terminal, so that tables are not cut."""
@@ -110,34 +114,48 @@ def job_progress() -> Iterator[OnProgress]:
 
 def comparison_table(comparison: Comparison) -> Table:
     """The figures with their intervals, best MPR first."""
+    n_test_users = comparison.protocol["n_test_users"]
+    is_searched = any(result.n_settings > 1 for result in comparison.results)
     table = Table(
-        title=f"{escape(comparison.dataset)}: {comparison.n_users:,} users, "
-        f"{comparison.n_items:,} items, {comparison.n_pairs:,} pairs; "
-        f"{comparison.protocol['n_test_pairs']:,} held out",
+        title=f"{escape(comparison.dataset)}: {n_of(comparison.n_users, 'user')}, "
+        f"{n_of(comparison.n_items, 'item')}, {n_of(comparison.n_pairs, 'pair')}; "
+        f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
         caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
         "95 % bootstrap interval over users. * is the best, and ~ is level with it: user by user, "
-        "the difference is within the noise of who was tested. One fit each, settings chosen on "
-        "validation.",
+        "the difference is within the noise of who was tested. One fit each"
+        f"{', settings chosen on validation' if is_searched else ''}.",
         caption_justify="left",
     )
-    table.add_column("model")
-    table.add_column("MPR % (95 %)", justify="right", overflow="fold")
-    table.add_column("unweighted", justify="right", overflow="fold")
-    shown = ("recall@20", "recall@50", "ndcg@20", "ndcg@100")
-    for name in (*shown, "settings tried", "search s", "fit s"):
-        table.add_column(name, justify="right", overflow="fold")
-    for result in comparison.results:
-        low, high = result.intervals["mpr"]
-        table.add_row(
-            result.model,
-            _marked(result, "mpr", f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"),
-            _marked(result, "mpr_unweighted", f"{result.metrics['mpr_unweighted']:.2f}"),
-            *(_marked(result, name, f"{result.metrics[name]:.4f}") for name in shown),
-            str(result.n_settings),
-            f"{result.search_seconds:.1f}",
-            f"{result.fit_seconds:.1f}",
-        )
+    rows = [_figures(result) for result in comparison.results]
+    names = list(rows[0])
+    if out.width < ROOM_FOR_ALL:
+        names = [name for name in names if name in _FIRST]
+    for name in names:
+        table.add_column(name, justify="left" if name == "model" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
     return table
+
+
+_FIRST = ("model", "MPR % (95 %)", "recall@20", "ndcg@100", "fit s")
+"""What is shown of a comparison where there is no room for all."""
+
+
+def _figures(result: Result) -> dict[str, str]:
+    """A row of the table, by heading."""
+    low, high = result.intervals["mpr"]
+    shown = ("recall@20", "recall@50", "ndcg@20", "ndcg@100")
+    return {
+        "model": result.model,
+        "MPR % (95 %)": _marked(
+            result, "mpr", f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"
+        ),
+        "unweighted": _marked(result, "mpr_unweighted", f"{result.metrics['mpr_unweighted']:.2f}"),
+        **{name: _marked(result, name, f"{result.metrics[name]:.4f}") for name in shown},
+        "settings tried": str(result.n_settings),
+        "search s": f"{result.search_seconds:.1f}",
+        "fit s": f"{result.fit_seconds:.1f}",
+    }
 
 
 def _marked(result: Result, metric: str, figure: str) -> str:
@@ -155,8 +173,9 @@ def calibration_table(comparison: Comparison) -> Table | None:
     table = Table(
         title=f"{escape(comparison.dataset)}: probabilities of held-out items, "
         f"{judged[0][1].base_rate:.3%} of the pairs",
-        caption="Brier skill: 1 is perfect, 0 is to tell the base rate always. ECE: distance from "
-        "what came true, lower is better.",
+        caption="calibrated: what recommend --probability tells; the others are the network's own "
+        "scores, beside it. Brier skill: 1 is perfect, 0 is to tell the base rate always. ECE: "
+        "distance from what came true, lower is better.",
         caption_justify="left",
     )
     for name in ("model", "probability"):
@@ -205,10 +224,10 @@ def recommendation_table(found: list[dict[str, Any]]) -> Table:
     table = Table()
     table.add_column("", justify="right")
     table.add_column("item")
-    table.add_column("probability", justify="right")
+    table.add_column("score", justify="right")  # `probability` in JSON: the network's sigmoid
     has_calibrated = any("calibrated" in entry for entry in found)
     if has_calibrated:
-        table.add_column("calibrated", justify="right")
+        table.add_column("probability", justify="right")
     has_reasons = any("because" in entry for entry in found)
     if has_reasons:
         table.add_column("because of")
@@ -237,13 +256,13 @@ def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
 def explanation_table(explained: dict[str, Any]) -> Table:
     """What each entry of a history does for an item, largest first."""
     table = Table(
-        title=escape(f"{_label(explained)}: probability {explained['probability']:.3f}"),
+        title=escape(f"{_label(explained)}: score {explained['probability']:.3f}"),
         caption="With the entry, less without it.",
         caption_justify="left",
     )
     table.add_column("entry of the history")
     table.add_column("logit", justify="right")
-    table.add_column("probability", justify="right")
+    table.add_column("score", justify="right")
     for effect in explained["effects"]:
         kind = "" if effect["liked"] else " (disliked)"
         table.add_row(
@@ -268,9 +287,13 @@ def suggestions_table(suggestions: Suggestions) -> Table:
     for known, recommended in zip_longest(suggestions.history, suggestions.recommended):
         table.add_row(
             "" if known is None else escape(f"{known.name} ({known.count:g})"),
-            "" if recommended is None else escape(f"{recommended.name}  {recommended.score:.3f}"),
+            "" if recommended is None else escape(_told(recommended)),
         )
     return table
+
+
+def _told(recommended: Recommended) -> str:
+    return f"{recommended.name}  {recommended.probability:.1%}"
 
 
 def facts_table(title: str, facts: dict[str, Any]) -> Table:

@@ -13,6 +13,7 @@ from cfnade.evaluation.plots import contrasting_items, count_histograms, trainin
 from cfnade.evaluation.report_sections import Known, Recommended, Suggestions
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.threads import available_threads
+from cfnade.words import n_of
 
 MADE_UP_HISTORY = {
     "Baby diapers": 20,
@@ -65,7 +66,7 @@ def for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
 def for_made_up_history(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
     """For a household that is in no data set, given by the names of what it bought."""
     history = model.catalogue_.history(MADE_UP_HISTORY)
-    note = "Nobody in the data: a family with a baby that likes coffee, told in four lines."
+    note = "Nobody in the data: a family with a baby, who like coffee, told in four lines."
     return _suggest(model, data, history, "A made-up history", note)
 
 
@@ -78,11 +79,13 @@ def _suggest(
         Known(data.item_label(history.indices[i]), float(history.data[i]), float(ratings.data[i]))
         for i in most_bought
     ]
-    ids, scores = model.recommend(0, history, N_SHOWN)
+    ids, _ = model.recommend(0, history, N_SHOWN)
+    by_id = dict(zip(model.catalogue_.ids[history.indices], history.data, strict=True))
+    chances = model.probability(by_id, ids)
     share = np.bincount(data.counts.indices, minlength=data.n_items) / data.n_users
     recommended = [
-        Recommended(data.item_label(column), float(score), float(share[column]))
-        for column, score in zip(model.catalogue_.columns(ids), scores, strict=True)
+        Recommended(data.item_label(column), float(chance), float(share[column]))
+        for column, chance in zip(model.catalogue_.columns(ids), chances, strict=True)
     ]
     return Suggestions(title, note, shown, recommended)
 
@@ -97,5 +100,5 @@ def facts(seconds: float) -> dict[str, str]:
             continue
     return {
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "Time": f"{seconds:.0f} seconds in all, on {available_threads()} threads",
+        "Time": f"{seconds:.0f} seconds in all, on {n_of(available_threads(), 'thread')}",
     }

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.feedback import check_number
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.feedback import check_bool, check_number
+from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import HoldOutBy, check_hold_out_by, hold_out, of_some_users
+from cfnade.data.splitting import HoldOutBy, check_hold_out_by, hold_out
 from cfnade.errors import ConfigError
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.metrics import cost_of
@@ -38,8 +38,9 @@ class ValidationConfig:
     validation_by: HoldOutBy = "pairs"
     """Hold out pairs, all alike, or as if a share of the events were held out (`events`): then it
     is items new to a user that are predicted, as they are in the next weeks, and hardly ever what
-    was bought many times. Use it where counts are counts of events and recommendations are for
-    what comes next."""
+    was bought many times. With `sessions` it is such items that belong together, as in the next
+    basket. Use these where counts are counts of events and recommendations are for what comes
+    next."""
 
     validation_users: int = 2_000
     """Hold out from this many users at most: as many as in a comparison, enough
@@ -56,6 +57,8 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         check_hold_out_by("validation_by", self.validation_by)
+        if self.refit is not None:
+            check_bool("refit", self.refit)
         if check_number("validation_users", self.validation_users) < 1:
             raise ConfigError(f"validation_users must be at least 1, got {self.validation_users}")
         if check_number("item_l2_trials", self.item_l2_trials) < 1:
@@ -70,16 +73,19 @@ def hold_out_validation(
     known: CountMatrix, validating: ValidationConfig, seed: int
 ) -> tuple[CountMatrix, CountMatrix | None]:
     """Part the counts into what to train on and what to stop early on."""
-    rng = np.random.default_rng(seed)
-    chosen = of_some_users(known, validating.validation_users, rng)
-    _, held_out = hold_out(
-        chosen, share=validating.validation_share, by=validating.validation_by, rng=rng
+    train, held_out = hold_out(
+        known,
+        share=validating.validation_share,
+        by=validating.validation_by,
+        n_users=validating.validation_users,
+        rng=seed,
     )
     if held_out.nnz == 0:
         if validating.validation_share > 0:
-            logger.warning("nobody has enough items to stop early on; running all epochs")
+            kind = "items of a single event" if validating.validation_by == "sessions" else "items"
+            logger.warning("nobody has enough %s to stop early on; running all epochs", kind)
         return known, None
-    return as_count_matrix(known - held_out), held_out
+    return train, held_out
 
 
 def refits(validating: ValidationConfig, share_trained_on: float) -> bool:

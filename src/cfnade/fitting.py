@@ -32,7 +32,7 @@ from cfnade.fit_validation import (
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.readout import DIRECT_UP_TO, Readout, ReadoutConfig, ReadoutMaker, smoothed
+from cfnade.readout import DIRECT_UP_TO, Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -298,10 +298,9 @@ class _Fitting:
         by = self.training.choose_by
         metrics = ("mpr",) if by is None else ("mpr", by)
         judge = self._judge(counts, held_out, ratings, metrics)
-        n_watchers = np.bincount(counts.indices, minlength=counts.shape[1])
 
         def look(network: NumpyNetwork) -> Look:
-            judged = judge(smoothed(network, self.reading, n_watchers))
+            judged = judge(network)
             return Look(judged["mpr"], None if by is None else cost_by(judged, by))
 
         return look

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.feedback import check_number, popularity_logit
+from cfnade.data.feedback import check_bool, check_number, popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
-from cfnade.model.smoothing import with_smoothed_popularity
 
 DIRECT_UP_TO = 100_000
 """Items up to which the direct path is used: each is a regression of up to three milliseconds."""
@@ -85,13 +84,8 @@ class ReadoutConfig:
     """How much popularity counts beyond what training gave it: below 0 rare items come up, above 0
     popular ones."""
 
-    smooth_popularity: bool = True
-    """Take an item for as popular as it is to be expected to be among others: of few watchers a
-    part is luck, and items that nobody has yet are not last (`model/smoothing.py`). Worth nothing
-    where every item has dozens, and most where many have one: Last.fm with all its artists,
-    validation MPR 8.4 instead of 19.5. Not in the paper."""
-
     def __post_init__(self) -> None:
+        check_bool("direct", self.direct)
         for name in ("direct_l2", "direct_gain", "direct_neighbours"):
             value = getattr(self, name)
             if value is not None and check_number(name, value) <= 0:
@@ -108,26 +102,16 @@ class ReadoutConfig:
             )
 
 
+_TILTS_UP = (0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
+TILTS = (*(-tilt for tilt in reversed(_TILTS_UP)), 0.0, *_TILTS_UP)
+
 GRID: dict[str, tuple[float, ...]] = {
     "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0),
     "direct_l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
     "direct_neighbours": (5, 10, 20, 50, 100, 200),
-    "popularity_tilt": (-1.0, -0.8, -0.65, -0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2),
+    "popularity_tilt": TILTS,
 }
 """What is walked along, in this order."""
-
-
-def smoothed(
-    network: NumpyNetwork, config: ReadoutConfig, n_watchers: NDArray[np.integer[Any]]
-) -> NumpyNetwork:
-    """The network with smoothed popularity, if that is wanted.
-
-    Args:
-        network: As trained, with the rest of the readout or without.
-        config: Tells whether it is wanted.
-        n_watchers: How many of those it was trained on have each item, (n_items,).
-    """
-    return with_smoothed_popularity(network, n_watchers) if config.smooth_popularity else network
 
 
 class ReadoutMaker:
@@ -144,7 +128,6 @@ class ReadoutMaker:
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
         self.n_items = ratings.shape[1]
         self._ratings = ratings
-        self._n_watchers = np.bincount(ratings.indices, minlength=self.n_items)
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
 
     def start(self) -> Readout:
@@ -193,7 +176,7 @@ class ReadoutMaker:
             gained = np.float32(readout.direct_gain) * weight[:, : readout.direct_neighbours]
             weights["neighbour_weight"] = gained
             config = replace(config, n_neighbours=gained.shape[1])
-        return smoothed(NumpyNetwork(config, weights), self.config, self._n_watchers)
+        return NumpyNetwork(config, weights)
 
     def neighbours(
         self, readout: Readout, n_neighbours: int

@@ -114,7 +114,6 @@ class ImplicitCFNADE:
         direct_gain: float | None = None,
         direct_dropout: float = 0.0,
         popularity_tilt: float | None = None,
-        smooth_popularity: bool = True,
         max_epochs: int = 200,
         validate_every: int = 2,
         patience: int = 6,
@@ -153,7 +152,6 @@ class ImplicitCFNADE:
         self.direct_gain = direct_gain
         self.direct_dropout = direct_dropout
         self.popularity_tilt = popularity_tilt
-        self.smooth_popularity = smooth_popularity
         self.max_epochs = max_epochs
         self.validate_every = validate_every
         self.patience = patience
@@ -539,11 +537,12 @@ class ImplicitCFNADE:
         """Probability that items are among what this user has besides the history.
 
         Exactly: take a user, hold out a part of their items at random (`validation_share`, a
-        tenth by default), and give the rest as the history. The value is the probability that an
-        item not in the history is one of those held out. So it refers to as many further items
-        as were held out, a ninth of the history by default, and it is small: over all items it
-        adds up to about that number. How likely an item is among the next n, with n other than
-        that, it does not tell, nor when; for what comes later in time, `calibrate` on such data.
+        tenth by default; `validation_by` says which), and give the rest as the history. The value
+        is the probability that an item not in the history is one of those held out. So it refers
+        to as many further items as were held out, a ninth of the history by default, and it is
+        small: over all items it adds up to about that number. How likely an item is among the
+        next n, with n other than that, it does not tell, nor when; for what comes later in time,
+        `calibrate` on such data.
 
         It comes from a curve fitted on the part that was held out to stop early, and it rises
         with the score: items are in the order of `recommend`. If the model was trained again on

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cfnade.data.fingerprint import fingerprint
-from cfnade.data.interactions import Interactions, as_count_matrix
-from cfnade.data.splitting import HoldOutBy, hold_out, of_some_users
-from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
+from cfnade.data.interactions import Interactions
+from cfnade.data.splitting import HoldOutBy, hold_out
+from cfnade.errors import ConfigError, DataError, TrainingError
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Validation
 from cfnade.fitting import Callbacks
@@ -28,48 +28,19 @@ from cfnade.model.config import usual_item_l2
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.search_space import SPACE
 from cfnade.settings_file import SettingsFile, write_settings
+from cfnade.tuning_study import TuneTrial, finished, need_optuna, open_study, quiet
 
 if TYPE_CHECKING:
     from optuna import Study
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import Trial
 
     from cfnade.model.training import Epoch
 
 N_TRIALS = 30
 """Settings to try, unless told otherwise."""
 
-STUDY = ".study"
-"""What the file of the search is called, after the name of the settings file."""
-
 N_RANDOM = 8
 """Trials at random before the sampler goes by what it has seen."""
-
-WARM_UP = 6
-"""Epochs before which no trial is given up: slow starters are often the best at the end."""
-
-State: TypeAlias = Literal["complete", "pruned", "failed"]
-
-
-@dataclass(frozen=True)
-class TuneTrial:
-    """One choice of settings and what it came to."""
-
-    number: int
-    """From 1; the first is the preset as it is."""
-
-    state: State
-    """`pruned` if it was given up for being behind, `failed` if it could not be trained."""
-
-    mpr: float | None
-    """On validation in percent, of the best epoch with the readout; None if not complete."""
-
-    settings: dict[str, Any]
-    """The searched ones."""
-
-    best_epoch: int | None
-    """Where training was at its best; None if not complete."""
-
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -157,7 +128,7 @@ def tune(
         MissingExtraError: If optuna or torch is not installed.
         TrainingError: If no trial could be trained.
     """
-    _need_optuna()
+    need_optuna()
     out = Path(out)
     changes, callbacks = dict(changes or {}), callbacks or TuneCallbacks()
     names = _searched(search, changes)
@@ -172,13 +143,13 @@ def tune(
     if ImplicitCFNADE.from_preset(preset, **changes).item_l2 is None:  # fixed, or where it starts
         changes["item_l2"] = usual_item_l2(validation.train.nnz, *data.counts.shape)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-    with _quiet(), _interrupted_between_updates() as check:
-        study = _open_study(out, job, resume=resume)
-        trials = _finished(study)
+    with quiet(), _interrupted_between_updates() as check:
+        study = open_study(out, job, resume=resume)
+        trials = finished(study)
         while len(trials) < n_trials and (deadline is None or time.monotonic() < deadline):
             check()
             _run_trial(study, _Attempt(preset, changes, names, validation, seed), callbacks, check)
-            tuned = Tuned(out, trials := _finished(study))
+            tuned = Tuned(out, trials := finished(study))
             if tuned.best is not None:
                 _write(tuned, SettingsFile(changes, preset, facts))
             if callbacks.on_trial is not None:
@@ -272,7 +243,7 @@ def _run_trial(
     from optuna.samplers import TPESampler
     from optuna.trial import TrialState
 
-    number = len(_finished(study)) + 1
+    number = len(finished(study)) + 1
     # A sampler of its own for every trial, so that a resumed search goes on as if it had not
     # been interrupted: what is chosen follows from the seed and the trials that are done.
     drawn = np.random.SeedSequence([attempt.seed, number]).generate_state(1)
@@ -306,86 +277,6 @@ def _run_trial(
     else:
         trial.set_user_attr("best_epoch", model.best_epoch_)
         study.tell(trial, model.validation_mpr_)
-
-
-def _finished(study: Study) -> list[TuneTrial]:
-    """The trials that came to an end of their own, in their order."""
-    from optuna.trial import TrialState
-
-    names: dict[TrialState, State] = {
-        TrialState.COMPLETE: "complete",
-        TrialState.PRUNED: "pruned",
-        TrialState.FAIL: "failed",
-    }
-    ended = [t for t in study.get_trials(deepcopy=False) if _is_done(t)]
-    return [
-        TuneTrial(
-            number,
-            names[trial.state],
-            trial.value if trial.state == TrialState.COMPLETE else None,
-            trial.user_attrs["settings"],
-            trial.user_attrs.get("best_epoch"),
-            round(trial.duration.total_seconds(), 3) if trial.duration else 0.0,
-        )
-        for number, trial in enumerate(ended, start=1)
-    ]
-
-
-def _is_done(trial: FrozenTrial) -> bool:
-    from optuna.trial import TrialState
-
-    has_failed = trial.state == TrialState.FAIL and "error" in trial.user_attrs
-    return has_failed or trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-def _open_study(out: Path, job: dict[str, Any], *, resume: bool) -> Study:
-    """The study in the file beside `out`, a new one or the one to go on with."""
-    import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-    from optuna.trial import TrialState
-
-    path = out.with_name(out.name + STUDY)
-    if resume and not path.exists():
-        raise ConfigError(f"there is no search to go on with, no {path}; leave out --resume")
-    if not resume and path.exists():
-        raise ConfigError(
-            f"there is a search in {path} already; go on with --resume, or delete it to start anew"
-        )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _drop_torn_line(path)
-        storage = JournalStorage(JournalFileBackend(str(path)))
-        study = optuna.create_study(
-            storage=storage,
-            study_name="cfnade",
-            direction="minimize",
-            load_if_exists=True,
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=WARM_UP),
-        )
-    except OSError as error:
-        raise DataError(f"cannot keep a search in {path}: {error.strerror}") from error
-    except (ValueError, KeyError, AssertionError) as error:
-        raise ConfigError(f"the search in {path} cannot be read ({error}); delete it") from error
-    known = study.user_attrs.get("job", job)
-    for name, value in job.items():
-        if known.get(name) != value:
-            raise ConfigError(
-                f"the search in {path} is another one: its {name} is {known.get(name)!r}, not "
-                f"{value!r}; give the same, or another --out"
-            )
-    study.set_user_attr("job", job)
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)  # of a run that was killed
-    return study
-
-
-def _drop_torn_line(path: Path) -> None:
-    """Cut off what a killed run began to write: optuna would not read past it."""
-    if path.exists():
-        content = path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 def _write(tuned: Tuned, found: SettingsFile) -> None:
@@ -425,28 +316,13 @@ def _validation(data: Interactions, test_share: float, by: HoldOutBy, seed: int)
     config = ProtocolConfig(test_share=test_share or 0.1, validation_by=by, seed=seed)
     if test_share != 0:
         return Protocol(data, config=config).validation
-    chosen = of_some_users(data.counts, config.validation_users, np.random.default_rng([seed, 1]))
-    _, held_out = hold_out(chosen, share=config.validation_share, by=by, rng=seed)
+    train, held_out = hold_out(
+        data.counts,
+        share=config.validation_share,
+        by=by,
+        n_users=config.validation_users,
+        rng=seed,
+    )
     if held_out.nnz == 0:
         raise DataError("no user has enough items for a validation part; bring more data")
-    return Validation(as_count_matrix(data.counts - held_out), held_out)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep optuna from telling of every trial; warnings are let through."""
-    from optuna import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
-def _need_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("optuna", "tune", "searching for settings") from error
+    return Validation(train, held_out)

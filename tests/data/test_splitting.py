@@ -31,10 +31,31 @@ def test_a_tenth_of_each_users_items_is_held_out_and_at_least_one():
 
 
 def test_users_with_too_few_items_stay_whole_in_train():
-    counts = csr_array(np.array([[1.0, 2, 3, 4, 0], [1, 2, 3, 4, 5], [0, 0, 0, 0, 0]]))
+    counts = csr_array(np.array([[1.0, 2, 3, 4, 0], [0, 2, 3, 4, 5], [1, 2, 3, 4, 5], [0] * 5]))
     kept, held_out = hold_out(counts, min_items=5)
-    assert np.diff(held_out.indptr).tolist() == [0, 1, 0]
-    assert np.diff(kept.indptr).tolist() == [4, 4, 0]
+    assert np.diff(held_out.indptr).tolist() == [0, 0, 1, 0]
+    assert np.diff(kept.indptr).tolist() == [4, 4, 4, 0]
+
+
+@pytest.mark.parametrize("n_users", [None, 60])
+@pytest.mark.parametrize("by", ["pairs", "events"])
+def test_no_item_loses_its_last_pair(by, n_users):
+    rng = np.random.default_rng(0)
+    counts = csr_array((rng.random((80, 300)) < rng.beta(0.3, 6.0, 300)) * 1.0)
+    had = np.bincount(counts.indices, minlength=300)
+    kept, held_out = hold_out(counts, share=0.4, by=by, n_users=n_users, rng=1)
+    left = np.bincount(kept.indices, minlength=300)
+    assert (left[had > 0] > 0).all() and (had == 1).sum() > 20
+    np.testing.assert_array_equal((kept + held_out).toarray(), counts.toarray())
+    taken = np.bincount(held_out.indices, minlength=300)
+    assert taken[had == 1].sum() == 0
+    assert taken[had == 2].max() == 1  # where both were drawn, one of them stays
+
+
+def test_an_item_that_others_have_is_held_out_of_the_few_as_well():
+    counts = csr_array(np.ones((500, 10)))
+    _, held_out = hold_out(counts, n_users=1, rng=0)
+    assert np.count_nonzero(np.diff(held_out.indptr)) == 1 and held_out.nnz == 1
 
 
 def test_same_seed_same_split_and_another_seed_another(counts):
@@ -76,7 +97,8 @@ def test_by_events_as_many_items_are_held_out_as_are_to_be_expected():
 
 
 def test_by_events_plays_in_thousands_leave_the_rarest_items():
-    counts = csr_array(np.array([[5000.0, 7000, 9000, 20_000, 3000]] * 3))
+    keeps_it = [0.0, 0, 0, 0, 1]  # too few items to give one
+    counts = csr_array(np.array([[5000.0, 7000, 9000, 20_000, 3000]] * 3 + [keeps_it]))
     _, held_out = hold_out(counts, by="events")
     assert held_out.indices.tolist() == [4, 4, 4]
 

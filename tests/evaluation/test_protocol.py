@@ -64,7 +64,7 @@ def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out
     )
     protocol = Protocol(data, test)
     assert "2 of 4 test pairs are left out" in caplog.text
-    assert "1 test pairs are in train as well; they are left out" in caplog.text
+    assert "in train as well, and left out: 1 test pair" in caplog.text
     assert protocol.facts["n_unknown_user_pairs"] == 1
     assert protocol.facts["n_unknown_item_pairs"] == 1
     assert protocol.facts["n_overlap_pairs"] == 1
@@ -81,7 +81,9 @@ def test_validation_is_parted_as_the_fixed_test_was():
     dense[:, :10] *= 6.0
     data = Interactions.from_matrix(csr_array(dense))
     new = Interactions.from_matrix(csr_array((dense == 0) * 1.0))
-    repeats = Interactions.from_matrix(csr_array((dense != 1) * 1.0))
+    period = (dense != 1) * 1.0
+    period[:, :10] *= 2.0
+    repeats = Interactions.from_matrix(csr_array(period))
 
     def often_bought(protocol: Protocol) -> float:
         return float(np.mean(protocol.validation.held_out.data > 1))
@@ -98,7 +100,7 @@ def test_validation_is_parted_as_the_fixed_test_was():
         Protocol(data, Interactions.from_matrix(csr_array(slip))).facts["validation_by"] == "pairs"
     )
     strangers = Interactions(
-        csr_array(np.vstack([dense[:9] != 1, np.ones((900, 30))]) * 1.0),
+        csr_array(np.vstack([period[:9], np.full((900, 30), 2.0)])),
         np.arange(909),
         np.arange(30),
     )
@@ -109,6 +111,48 @@ def test_validation_is_parted_as_the_fixed_test_was():
     assert often_bought(Protocol(data, repeats, ProtocolConfig(candidates="all"))) > 0.25
     assert often_bought(Protocol(data)) > 0.25
     assert often_bought(Protocol(data, config=ProtocolConfig(validation_by="events"))) == 0.0
+
+
+def test_a_test_part_that_has_everything_once_is_a_session(caplog):
+    rng = np.random.default_rng(0)
+    dense = (rng.random((200, 30)) < 0.5) * rng.integers(1, 3, (200, 30)).astype(float)
+    basket = (rng.random((200, 30)) < 0.2) * 1.0
+    basket[150:] = 0.0  # not tested
+    data, test = (Interactions.from_matrix(csr_array(part)) for part in (dense, basket))
+    protocol = Protocol(data, test)
+    assert protocol.facts["validation_by"] == "sessions"
+    assert "the last session of each user" in caplog.text
+    held_out = protocol.validation.held_out
+    assert held_out.data.max() == 1.0
+    n_held = np.diff(held_out.indptr)
+    assert not n_held[150:].any()  # who is tested is validated
+    # As large a part of what somebody has once as the basket is of all that they have.
+    share = (basket > 0)[:150].sum() / ((dense + basket) > 0)[:150].sum()
+    n_once = (dense[:150] == 1.0).sum()
+    assert n_held.sum() / n_once == pytest.approx(share, abs=0.05)
+    assert protocol.facts["validation_share"] == pytest.approx(share, abs=0.02)
+    for counts in ((dense > 0) * 1.0, (dense > 0) * 3.0):  # no counts that tell, no single events
+        other = Interactions.from_matrix(csr_array(counts))
+        assert Protocol(other, test).facts["validation_by"] == "events"
+    everything = Interactions.from_matrix(csr_array((dense > 0) * 1.0 + basket > 0) * 1.0)
+    assert Protocol(data, everything).facts["validation_share"] == 0.5  # something is left
+
+
+def test_all_validated_users_have_something_held_out(caplog):
+    rng = np.random.default_rng(0)
+    dense = np.zeros((400, 30))
+    dense[:, :2] = 1.0  # two items each, too few to hold one out
+    dense[:100] = (rng.random((100, 30)) < 0.5) * 1.0
+    new = Interactions.from_matrix(csr_array((dense == 0) * 1.0))
+    config = ProtocolConfig(validation_users=60)
+    data = Interactions.from_matrix(csr_array(dense))
+    held_out = Protocol(data, new, config).validation.held_out
+    assert np.count_nonzero(np.diff(held_out.indptr)) == 60
+    few = (dense == 0) * 1.0
+    few[:100] = 0.0  # only those with too few are tested
+    held_out = Protocol(data, Interactions.from_matrix(csr_array(few)), config).validation.held_out
+    assert np.count_nonzero(np.diff(held_out.indptr)) == 60
+    assert "no tested user has enough items" in caplog.text
 
 
 def test_nothing_left_to_test_on_is_told_with_the_reasons(counts):

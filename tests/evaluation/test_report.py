@@ -105,6 +105,25 @@ def test_what_is_level_with_the_best_is_marked(report: Report) -> None:
     assert "≈\N{NO-BREAK SPACE}12.40" not in text and "≈\N{NO-BREAK SPACE}15.50" not in text
 
 
+def test_the_mean_place_is_one_among_the_items_that_are_ranked(report: Report) -> None:
+    outcome = replace(report.comparison, n_users=10, n_items=300, n_pairs=1500)
+    facts = {"n_test_pairs": 500, "candidates": "unseen", "is_fixed_split": False}
+    for more, n_ranked in [
+        ({}, 200),
+        ({"is_fixed_split": True}, 150),
+        ({"candidates": "all"}, 300),
+    ]:
+        judged = replace(outcome, protocol={**outcome.protocol, **facts, **more})
+        text = Page(render(replace(report, comparison=judged))).text
+        assert f"With {n_ranked} " in text and f"place {round(0.124 * n_ranked)} " in text
+
+
+def test_the_best_is_in_bold(report: Report) -> None:
+    html = render(report)
+    assert "<strong>12.40</strong>" in html
+    assert "12.73</strong>" not in html and "15.50</strong>" not in html
+
+
 def test_the_report_says_what_was_chosen_on_what(report: Report) -> None:
     text = Page(render(report)).text
     assert "chosen on the validation pairs alone" in text
@@ -174,7 +193,7 @@ def test_the_page_suits_phones_and_the_dark(report: Report) -> None:
 
 def test_recommendations_are_shown_by_name(report: Report) -> None:
     text = Page(render(report)).text
-    for shown in ("Household 7", "Milk", "0.75", "Cereal", "0.625", "50%"):
+    for shown in ("Household 7", "Milk", "0.75", "Cereal", "62.5%", "50%"):
         assert shown in text
 
 
@@ -189,6 +208,12 @@ def test_how_far_probabilities_hold_is_told_where_a_model_gives_any(report: Repo
     page = Page(render(replace(report, comparison=outcome)))
     headings = [text for level, text in page.headings if level == "h2"]
     assert headings[:3] == ["What was run", "Comparison", "How far the probabilities hold"]
-    for told in ("40,000 test pairs", "0.210%", "Weighting undone", "0.410000", "-120.0000"):
+    for told in (
+        "40,000 pairs of a tested user",
+        "0.210%",
+        "Weighting undone",
+        "0.410000",
+        "-120.0000",
+    ):
         assert told in page.text, told
     assert "How far" not in Page(render(report)).text

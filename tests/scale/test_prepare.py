@@ -76,8 +76,9 @@ def test_the_ratings_equal_those_of_one_machine_exactly(prepared):
 
 
 def n_held_alone(n_items, share):
-    """How many of one user's items one machine holds out."""
-    return hold_out(csr_array(np.ones((1, n_items))), share=share)[1].nnz
+    """How many of one user's items one machine holds out, if others have them as well."""
+    others = np.eye(n_items)  # of one item each, which they keep
+    return hold_out(csr_array(np.vstack([np.ones((1, n_items)), others])), share=share)[1].nnz
 
 
 def test_the_parts_are_held_out_by_the_rule_of_one_machine(prepared):

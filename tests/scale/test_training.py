@@ -159,8 +159,9 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
             train_prepared(folder, tmp_path / "model", {name: value})
     with pytest.raises(ConfigError, match="judged by MPR"):
         train_prepared(folder, tmp_path / "model", {"choose_by": "ndcg@20"})
-    with pytest.raises(ConfigError, match="no direct path"):
-        train_prepared(folder, tmp_path / "model", {"direct_gain": 2.0})
+    for name in ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt"):
+        with pytest.raises(ConfigError, match=f"no readout .* leave out {name}"):
+            train_prepared(folder, tmp_path / "model", {name: 2.0})
     with pytest.raises(DataError, match="not a prepared folder"):
         train_prepared(tmp_path, tmp_path / "model")
 

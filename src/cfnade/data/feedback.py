@@ -19,6 +19,12 @@ def check_number(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_bool(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false: the text "no" is true to Python."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name} must be true or false, got {value!r}")
+
+
 def check_alpha(alpha: float) -> None:
     """Refuse a rate of confidence that is not a finite number of at least 0."""
     if check_number("alpha", alpha) < 0:

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.sessions import draw_sessions
 from cfnade.errors import ConfigError, DataError
 
-HoldOutBy: TypeAlias = Literal["pairs", "events"]
-"""What is parted: pairs of a user and an item, all alike, or the events that were counted."""
+HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
+"""What is parted: pairs of a user and an item, all alike; the events that were counted; or
+sessions, events that belong together, such as a basket."""
 
 MIN_ITEMS = 5
 """Users with fewer items stay whole in train: holding out one would leave too little to go by."""
@@ -38,10 +40,27 @@ class Split:
         return as_count_matrix(self.train + self.validation)
 
 
-def of_some_users(counts: CountMatrix, n_users: int, rng: int | np.random.Generator) -> CountMatrix:
-    """The counts of so many users who have any, drawn at random; the other rows are empty."""
-    users = np.flatnonzero(np.diff(counts.indptr))
-    if users.size <= n_users:
+def of_some_users(
+    counts: CountMatrix,
+    n_users: int,
+    rng: int | np.random.Generator,
+    *,
+    among: NDArray[np.bool_] | None = None,
+) -> CountMatrix:
+    """The counts of so many users who have any, drawn at random; the other rows are empty.
+
+    Args:
+        counts: Sparse, (n_users, n_items).
+        n_users: How many at most.
+        rng: Seed or generator.
+        among: Whom to draw from, (n_users,); None for all.
+
+    Returns:
+        (n_users, n_items).
+    """
+    has_any = np.diff(counts.indptr) > 0
+    users = np.flatnonzero(has_any if among is None else has_any & among)
+    if users.size <= n_users and (among is None or among[has_any].all()):
         return counts
     is_chosen = np.zeros(counts.shape[0], dtype=np.bool_)
     is_chosen[np.random.default_rng(rng).permutation(users)[:n_users]] = True
@@ -54,6 +73,8 @@ def hold_out(
     share: float = 0.1,
     min_items: int = MIN_ITEMS,
     by: HoldOutBy = "pairs",
+    n_users: int | None = None,
+    among: NDArray[np.bool_] | None = None,
     rng: int | np.random.Generator = 0,
 ) -> tuple[CountMatrix, CountMatrix]:
     """Take a random part of each user's items away.
@@ -63,19 +84,27 @@ def hold_out(
     the user, as in a later period. All n events of an item are in that share with the
     probability share^n, so items of many events are hardly ever held out. Each user gives as
     many items as are to be expected, one at least: where all counts are large, the least of them.
+    By sessions it is items that belong together, as if each user's last basket were held out, and
+    of these again the ones that are new; see `cfnade.data.sessions`.
+
+    An item keeps one of its pairs at least. Of one that nobody is left with a model can know
+    only that it is in the catalogue, which it would not be but for those held out.
 
     Args:
         counts: Sparse, (n_users, n_items).
-        share: Of each user's items or events, rounded to the nearest number, at least one item.
+        share: Of each user's items, events or items of a single event, rounded to the nearest
+            number, at least one item if there is any.
         min_items: Users with fewer items keep all of them.
-        by: Pairs or events.
+        by: Pairs, events or sessions.
+        n_users: Take from so many users at most, drawn at random; None for all.
+        among: Users to take from, (n_users,); None for all.
         rng: Seed or generator; the same seed on the same counts gives the same split.
 
     Returns:
         Kept and held-out counts, both (n_users, n_items), disjoint, adding up to the input.
 
     Raises:
-        ConfigError: If the share is not between 0 and 1, min_items below 2, or `by` neither.
+        ConfigError: If the share is not between 0 and 1, min_items below 2, or `by` none of these.
     """
     check_hold_out_by("by", by)
     if not 0.0 <= share < 1.0:
@@ -84,9 +113,29 @@ def hold_out(
         raise ConfigError(f"min_items must be at least 2, one of them to keep; got {min_items}")
     counts = as_count_matrix(counts)
     rng = np.random.default_rng(rng)
-    n_items_of = np.diff(counts.indptr)  # (n_users,)
+    most = counts.shape[0] if n_users is None else n_users
+    chosen = of_some_users(counts, most, rng, among=among)
     if share == 0.0:
         return counts, _subset(counts, np.zeros(counts.nnz, dtype=bool))
+    if by == "sessions":
+        is_held = draw_sessions(counts, chosen, share, min_items, rng)
+    else:
+        is_held = _drawn(chosen, share, min_items, by, rng)
+    held = np.flatnonzero(is_held)
+    n_left = _n_watchers(counts) - np.bincount(chosen.indices[held], minlength=counts.shape[1])
+    last = held[n_left[chosen.indices[held]] == 0]
+    _, first_of_item = np.unique(chosen.indices[last], return_index=True)
+    is_held[last[first_of_item]] = False
+    held_out = _subset(chosen, is_held)
+    kept = _subset(counts, ~is_held) if chosen is counts else as_count_matrix(counts - held_out)
+    return kept, held_out
+
+
+def _drawn(
+    counts: CountMatrix, share: float, min_items: int, by: HoldOutBy, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which pairs are drawn to be held out, (n_pairs,)."""
+    n_items_of = np.diff(counts.indptr)  # (n_users,)
     user_of = np.repeat(np.arange(counts.shape[0]), n_items_of)  # (n_pairs,)
     # Each user's pairs in a random order; the first n_held of each row are held out.
     if by == "pairs":
@@ -105,17 +154,22 @@ def hold_out(
     place_in_row = np.arange(counts.nnz) - counts.indptr[user_of]
     is_held = np.zeros(counts.nnz, dtype=bool)
     is_held[order[place_in_row < n_held[user_of]]] = True
-    return _subset(counts, ~is_held), _subset(counts, is_held)
+    return is_held
+
+
+def _n_watchers(counts: CountMatrix) -> NDArray[np.int64]:
+    """How many have each item, (n_items,)."""
+    return np.bincount(counts.indices, minlength=counts.shape[1])
 
 
 def check_hold_out_by(name: str, by: str) -> None:
-    """Refuse what is neither `pairs` nor `events`.
+    """Refuse what cannot be held out by.
 
     Raises:
-        ConfigError: If it is neither; `name` is what it is called.
+        ConfigError: If it is none of `HoldOutBy`; `name` is what it is called.
     """
     if by not in get_args(HoldOutBy):
-        raise ConfigError(f"{name} must be pairs or events, got {by!r}")
+        raise ConfigError(f"{name} must be pairs, events or sessions, got {by!r}")
 
 
 def split_counts(
@@ -133,7 +187,7 @@ def split_counts(
         counts: Sparse, (n_users, n_items).
         test_share: Of each user's items.
         validation_share: Of each user's remaining items.
-        validation_by: Pairs or events; see `hold_out`. The test part is parted by pairs.
+        validation_by: Pairs, events or sessions; see `hold_out`. The test part is parted by pairs.
         min_items: Users with fewer items stay whole in train.
         rng: Seed or generator.
 
@@ -147,8 +201,8 @@ def split_counts(
     known, test = hold_out(counts, share=test_share, min_items=min_items, rng=rng)
     if test_share > 0 and test.nnz == 0:
         raise DataError(
-            f"no user has {min_items} items or more, so there is nothing to hold out; "
-            "bring more data, or lower min_items"
+            f"no user has {min_items} items or more that others have too, so there is nothing to "
+            "hold out; bring more data, or a test part of its own"
         )
     train, validation = hold_out(
         known, share=validation_share, min_items=min_items, by=validation_by, rng=rng

@@ -33,6 +33,11 @@ _NO_BETTER = 2
 """Stops without a better MPR after which a fit is not followed further."""
 
 
+WEAK_START = {"strength": 3.0}
+"""Of IMF and iALS for few users, whom what suits thousands makes all alike: the search begins there
+if it is better."""
+
+
 class Stopped(Scorer, Protocol):
     """A model at some iteration of its fit."""
 
@@ -141,7 +146,7 @@ def ials(seed: int) -> GridContender:
         },
         translate=ials_regularization,
         stops=(2, 4, 8, 12, 20, 30, 50),
-        other_starts=({"strength": 3.0},),  # for few users, as in IMF
+        other_starts=(WEAK_START,),
         fixed={"random_state": seed},
         uses_ratings=True,
     )

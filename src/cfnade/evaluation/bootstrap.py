@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.errors import DataError
 from cfnade.evaluation.metrics import UserSums
 
 # More users than this are first added up in as many random groups of (nearly) equal size, and
@@ -45,6 +46,41 @@ def bootstrap_means(
         resampled = drawn.astype(np.float64) @ sums  # (size, 2 * n_metrics)
         means[start : start + size] = resampled[:, 0::2] / resampled[:, 1::2]
     return means
+
+
+def paired_intervals(
+    metrics: list[UserSums],
+    reference: UserSums,
+    *,
+    n_bootstrap: int,
+    rng: int | np.random.Generator,
+) -> list[tuple[float, float]]:
+    """95 % interval of each mean less that of the reference, over the same draws of users.
+
+    Much of the spread between users is shared by two models, so this is far narrower than
+    the models' own intervals suggest.
+
+    Args:
+        metrics: Of models judged on the same users.
+        reference: Of the model they are held against.
+        n_bootstrap: Resamples of users.
+        rng: Seed or generator.
+
+    Returns:
+        (low, high) for each; with 0 in it, the difference is within the noise.
+
+    Raises:
+        DataError: If the users differ.
+    """
+    for each in metrics:
+        if not np.array_equal(each.weight, reference.weight):
+            raise DataError(
+                f"{each.weight.size} and {reference.weight.size} users were judged, or other pairs "
+                "of theirs; judge both models on one split"
+            )
+    means = bootstrap_means([*metrics, reference], n_bootstrap=n_bootstrap, rng=rng)
+    differences = means[:, :-1] - means[:, -1:]  # (n_bootstrap, n_metrics)
+    return [percentile_interval(column) for column in differences.T]
 
 
 def percentile_interval(values: NDArray[np.float64], coverage: float = 0.95) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from cfnade.evaluation.evaluate import Evaluation, distances_to_best
 from cfnade.evaluation.protocol import Protocol, ProtocolConfig
 from cfnade.evaluation.tuning import Trial
 from cfnade.scorer import Scorer
+from cfnade.words import n_of
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,9 @@ DEFAULT_MODELS = ("popularity", "imf", "ials", "ease", "edlae", "cfnade")
 """The fast ones among the strong: each search takes minutes where CF-NADE's does."""
 
 MAX_TRIALS = 10
+
+FEW_USERS = 20
+"""Tested users below which nothing is said of who is best: who was tested decides."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Result:
 
     to_best: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By metric, the 95 % interval of its value less that of the model that is best by it, user
-    by user (paired bootstrap over users); the best itself has (0, 0)."""
+    by user (paired bootstrap over users); the best itself has (0, 0). Empty with few users."""
 
     def is_best(self, metric: str) -> bool:
         """Whether no model is better by this metric."""
@@ -156,7 +160,11 @@ def compare(
             on_fitted(name, fitted)
     if not results:
         raise TrainingError(f"none of the models could be fitted: {', '.join(models)}")
-    results = _with_distances(results, evaluations, protocol.config.seed)
+    n_tested = int(protocol.facts["n_test_users"])
+    if n_tested >= FEW_USERS:
+        results = _with_distances(results, evaluations, protocol.config.seed)
+    else:
+        logger.warning("only %s tested: that says little", n_of(n_tested, "user"))
     results.sort(key=lambda result: result.metrics["mpr"])
     return Comparison(dataset, data.n_users, data.n_items, data.n_pairs, protocol.facts, results)
 

@@ -11,7 +11,7 @@ from cfnade.baselines import EASE, IMF, Popularity, RandomScorer
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
-from cfnade.evaluation.baseline_contenders import BASELINES, best_stop
+from cfnade.evaluation.baseline_contenders import BASELINES, WEAK_START, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.model.config import usual_item_l2
 from cfnade.recommender import ImplicitCFNADE
@@ -19,10 +19,6 @@ from cfnade.scorer import Scorer
 
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
 """Regularisation of IMF over the root of 1 + alpha."""
-
-WEAK = 3.0
-"""One of them for few users, whom what suits thousands makes all alike: the search begins there if
-it is better."""
 
 
 @runtime_checkable
@@ -140,7 +136,7 @@ class IMFContender:
             self.grid,
             max_trials=max_trials,
             on_trial=on_trial,
-            other_starts=[{"strength": WEAK}] if "strength" in self.grid else [],
+            other_starts=[WEAK_START] if "strength" in self.grid else [],
         )
 
     def fit(

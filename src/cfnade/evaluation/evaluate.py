@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import DataError
-from cfnade.evaluation.bootstrap import bootstrap_means, percentile_interval
+from cfnade.evaluation.bootstrap import bootstrap_means, paired_intervals, percentile_interval
 from cfnade.evaluation.metrics import DEFAULT_METRICS, UserSums, cost_of, metric_functions
 from cfnade.evaluation.ranking import Candidates, Progress, place_held_out
 from cfnade.scorer import Scorer
@@ -129,9 +129,6 @@ def distances_to_best(
 ) -> list[tuple[float, float]]:
     """95 % interval of each one's value less that of the best, user by user.
 
-    Much of the spread between users is shared by two models, so this is far narrower than
-    the models' own intervals suggest.
-
     Args:
         evaluations: On the same held-out items.
         metric: In all of them.
@@ -147,11 +144,9 @@ def distances_to_best(
     """
     for other in evaluations[1:]:
         _check_paired(evaluations[0], other, metric)
-    costs = [cost_of(metric, each.metrics[metric]) for each in evaluations]
     sums = [each.per_user[metric] for each in evaluations]
-    means = bootstrap_means(sums, n_bootstrap=n_bootstrap, rng=rng)  # (n_bootstrap, n_models)
-    distances = means - means[:, [costs.index(min(costs))]]
-    return [percentile_interval(column) for column in distances.T]
+    best = min(evaluations, key=lambda each: cost_of(metric, each.metrics[metric]))
+    return paired_intervals(sums, best.per_user[metric], n_bootstrap=n_bootstrap, rng=rng)
 
 
 def _check_paired(a: Evaluation, b: Evaluation, metric: str) -> None:

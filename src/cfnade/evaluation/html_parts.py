@@ -31,6 +31,7 @@ class Cell:
     """In small print under it."""
 
     is_number: bool = True
+    is_strong: bool = False
 
 
 def section(title: str, *content: str) -> str:
@@ -80,7 +81,8 @@ def _tag(name: str, cell: Cell | str, attributes: str = "") -> str:
     cell = Cell(cell) if isinstance(cell, str) else cell
     below = f"<small>{escape(cell.below)}</small>" if cell.below else ""
     css = _class("" if cell.is_number else "text")
-    return f"<{name}{attributes}{css}>{escape(cell.text)}{below}</{name}>"
+    text = f"<strong>{escape(cell.text)}</strong>" if cell.is_strong else escape(cell.text)
+    return f"<{name}{attributes}{css}>{text}{below}</{name}>"
 
 
 def _class(css: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from cfnade.errors import ConfigError, DataError
-from cfnade.evaluation.bootstrap import bootstrap_means, percentile_interval
+from cfnade.errors import ConfigError
+from cfnade.evaluation.bootstrap import bootstrap_means, paired_intervals, percentile_interval
 from cfnade.evaluation.contenders import Contender
 from cfnade.evaluation.metrics import UserSums
 from cfnade.evaluation.protocol import Protocol
@@ -165,13 +165,7 @@ def against(
     Raises:
         DataError: If the users differ.
     """
-    if mine.weight.shape != theirs.weight.shape or not np.array_equal(mine.weight, theirs.weight):
-        raise DataError(
-            f"{mine.weight.size} and {theirs.weight.size} users were judged, or other pairs of "
-            "theirs; judge both models on one split"
-        )
-    means = bootstrap_means([mine, theirs], n_bootstrap=n_bootstrap, rng=rng)
-    low, high = percentile_interval(means[:, 0] - means[:, 1])
+    ((low, high),) = paired_intervals([mine], theirs, n_bootstrap=n_bootstrap, rng=rng)
     verdict: Verdict = "within noise"
     if not low <= 0.0 <= high:
         is_lower = high < 0.0

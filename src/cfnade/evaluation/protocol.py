@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfnade.calibration import Calibrator
 from cfnade.data.feedback import check_number
-from cfnade.data.interactions import Interactions, align, as_count_matrix
+from cfnade.data.interactions import CountMatrix, Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import (
+    MIN_ITEMS,
     HoldOutBy,
     Split,
     check_hold_out_by,
@@ -28,14 +30,22 @@ from cfnade.evaluation.evaluate import Evaluation, evaluate
 from cfnade.evaluation.ranking import Candidates
 from cfnade.evaluation.tuning import Validation
 from cfnade.scorer import Scorer
+from cfnade.words import n_of
 
 logger = logging.getLogger(__name__)
 
 RatingsFrom: TypeAlias = Literal["train", "all"]
 
-BY_EVENTS_ABOVE = 0.01
-"""Of a fixed test part, the share of pairs that are in train above which events were parted; a few
-may be there by mistake."""
+A_FEW = 0.01
+"""Share of pairs that may be there by mistake: pairs of train in a fixed test part, above which
+events were parted; pairs of several events in a single session."""
+
+
+_TOLD = {
+    "events": "as if events were, too (--validation-by pairs if your counts are not of events)",
+    "sessions": "as if the last session of each user were, as nothing is in the test twice "
+    "(--validation-by events if it is of a longer period, pairs if your counts are not of events)",
+}
 
 
 @dataclass(frozen=True)
@@ -46,17 +56,19 @@ class ProtocolConfig:
     """Of each user's items (10 % in the paper)."""
 
     validation_share: float = 0.1
-    """Of each user's items that are left."""
+    """Of each user's items that are left; a fixed test part that is a session says itself how large
+    the one for validation is."""
 
     validation_users: int = 2_000
     """Hold out for validation from this many users at most, drawn at random: enough to choose
     settings by, and the more pairs are left to fit on."""
 
     validation_by: HoldOutBy | None = None
-    """What is held out for validation: pairs, all alike, or events, so that items come that are
-    new to a user. None does as the test does: a fixed test part that has pairs of train in it
-    was parted by events, as by time, and with unseen items to rank only those new to the user
-    are left of it; any other was parted by pairs."""
+    """What is held out for validation: pairs, all alike; events, so that items come that are new to
+    a user; or sessions, items that are new and belong together. None does as the test does: a
+    fixed test part that has pairs of train in it was parted by events, as by time, and with
+    unseen items to rank only those new to the user are left of it; if it has everything once,
+    where train has counts, it is one session; any other was parted by pairs."""
 
     seed: int = 0
     """Of the split."""
@@ -110,19 +122,20 @@ class Protocol:
                 validation_by=config.validation_by or "pairs",
                 rng=config.seed,
             )
+            self._split = _with_few_validated(self._split, config.validation_users, config.seed)
             self.facts["validation_by"] = config.validation_by or "pairs"
         else:
             self._split = self._fixed_split(data, test)
-        self._split = _with_few_validated(self._split, config.validation_users, config.seed)
         if self._split.validation.nnz == 0:
             raise DataError(
-                "no user has enough items for a validation part, so no setting can be chosen; "
-                "bring more data or raise validation_share"
+                "nobody has enough items for a validation part, so no setting can be chosen: it "
+                f"takes {MIN_ITEMS} that are not held out for the test; bring more data"
             )
         self.facts |= {
             f"n_{part}_pairs": int(getattr(self._split, part).nnz)
             for part in ("train", "validation", "test")
         }
+        self.facts["n_test_users"] = int(np.count_nonzero(np.diff(self._split.test.indptr)))
         self.known = self._split.known
         """What a final model may be fitted on: train and validation, (n_users, n_items)."""
         self.relative_rating: RelativeRating | None = None
@@ -145,28 +158,37 @@ class Protocol:
             held_out = without_overlap(data.counts, held_out)
         if aligned.n_dropped_pairs:
             logger.warning(
-                "%d of %d test pairs are left out: %d have an unknown user, %d an unknown item",
-                aligned.n_dropped_pairs,
-                test.n_pairs,
-                aligned.n_unknown_user_pairs,
-                aligned.n_unknown_item_pairs,
+                "%s of %s are left out: of an unknown user %s, of an unknown item %s",
+                f"{aligned.n_dropped_pairs:,}",
+                n_of(test.n_pairs, "test pair"),
+                f"{aligned.n_unknown_user_pairs:,}",
+                f"{aligned.n_unknown_item_pairs:,}",
             )
         if n_overlap:
             what = "left out" if self.config.candidates == "unseen" else "kept, as all are ranked"
-            logger.warning("%d test pairs are in train as well; they are %s", n_overlap, what)
+            logger.warning("in train as well, and %s: %s", what, n_of(n_overlap, "test pair"))
         if held_out.nnz == 0:
             raise DataError(
                 f"nothing is left to test on: of {test.n_pairs} test pairs "
                 f"{aligned.n_unknown_user_pairs} have unknown users, "
                 f"{aligned.n_unknown_item_pairs} unknown items, and {n_overlap} are in train"
             )
-        has_repeats = n_overlap > BY_EVENTS_ABOVE * aligned.counts.nnz
-        by_events = has_repeats and self.config.candidates == "unseen"
-        by = self.config.validation_by or ("events" if by_events else "pairs")
-        self.facts["validation_by"] = by
-        logger.info("validation is held out by %s, as the test part was", by)
+        by = self.config.validation_by
+        if by is None and self.config.candidates == "unseen":
+            by = _parted_by(data.counts, aligned.counts, n_overlap)
+            if by != "pairs":
+                logger.warning("so validation is held out %s", _TOLD[by])
+        self.facts["validation_by"] = by or "pairs"
+        is_tested = np.diff(held_out.indptr) > 0  # (n_users,)
+        if by == "sessions":
+            self.facts["validation_share"] = _share_of(data.counts, aligned.counts, is_tested)
         train, validation = hold_out(
-            data.counts, share=self.config.validation_share, by=by, rng=self.config.seed
+            data.counts,
+            share=self.facts["validation_share"],
+            by=by or "pairs",
+            n_users=self.config.validation_users,
+            among=_who_can_be_asked(data.counts, is_tested, by or "pairs"),
+            rng=self.config.seed,
         )
         return Split(train, validation, held_out)
 
@@ -191,6 +213,36 @@ class Protocol:
         """Judge the probabilities of a final model, on items not in the histories."""
         unseen = without_overlap(self.known, self._split.test)
         return judge_probabilities(scorer, calibrator, self.known, unseen, rng=self.config.seed)
+
+
+def _parted_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOutBy:
+    """How a fixed test part was parted from train, told from what is in it more than once."""
+    if n_overlap <= A_FEW * test.nnz:
+        return "pairs"
+    repeated = [float((part.data > 1).mean()) for part in (train, test)]
+    has_single_events = repeated[0] < 1.0 - A_FEW
+    return "sessions" if has_single_events and repeated[0] > A_FEW >= repeated[1] else "events"
+
+
+def _share_of(train: CountMatrix, test: CountMatrix, is_tested: NDArray[np.bool_]) -> float:
+    """How much of all that tested users have is their session, half at most."""
+    n_in_session = np.diff(test.indptr)[is_tested].sum()
+    n_items = np.diff(as_count_matrix(train + test).indptr)[is_tested].sum()
+    return min(float(n_in_session / n_items), 0.5)
+
+
+def _who_can_be_asked(
+    train: CountMatrix, is_tested: NDArray[np.bool_], by: HoldOutBy
+) -> NDArray[np.bool_]:
+    """Tested users with enough items to hold some out; all with enough, if no tested user has."""
+    has_enough: NDArray[np.bool_] = np.diff(train.indptr) >= MIN_ITEMS
+    if by == "sessions":
+        user_of = np.repeat(np.arange(train.shape[0]), np.diff(train.indptr))
+        has_enough &= np.bincount(user_of, train.data <= 1.0, minlength=train.shape[0]) > 0
+    if not (has_enough & is_tested).any():
+        logger.warning("no tested user has enough items, so validation is held out from others")
+        return has_enough
+    return has_enough & is_tested
 
 
 def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:

@@ -47,7 +47,9 @@ class Recommended:
     """A line of a recommendation."""
 
     name: str
-    score: float
+    probability: float
+    """That it is among what was held out, in (0, 1)."""
+
     share: float
     """Of all users who have the item, in (0, 1]."""
 
@@ -91,8 +93,9 @@ def run_section(comparison: Comparison, words: Words, facts: Mapping[str, str]) 
         "all": "fitted on all pairs, those of the test included, as in the paper",
     }
     validation = {
-        "pairs": "a random part of each user's pairs",
+        "pairs": "a random part of the pairs of each user, or of some",
         "events": "as if events were parted: items that are new to a user",
+        "sessions": "as if a basket were: new items that belong together",
     }
     listed = {
         "Data": f"{comparison.dataset}: {comparison.n_users:,} {words.users}, "
@@ -133,8 +136,8 @@ def comparison_section(comparison: Comparison) -> str:
     note = (
         "In small print: 95 % bootstrap intervals over users. All models are judged on the same "
         "users, so one can be reliably better than another although their intervals overlap: "
-        "only where ≈ stands before a figure, the difference to the best is within the noise of "
-        "who was tested. Each model was fitted once."
+        "only where ≈ stands before a figure, the difference to the best, in bold, is within the "
+        "noise of who was tested. Each model was fitted once."
     )
     alt = f"Test MPR of each model with its interval. {headline(comparison)}"
     return section(
@@ -187,7 +190,7 @@ def calibration_section(comparison: Comparison) -> str:
     model, calibration = judged[0]
     told = (
         f"{model_label(model)} gives the probability that an item is among those held out. Of "
-        f"{calibration.n_pairs:,} test pairs of a user and an item not in the history, "
+        f"{calibration.n_pairs:,} pairs of a tested user and an item not in the history, "
         f"{calibration.base_rate:.3%} are. The sigmoid ranks, but likes weigh more in training; "
         "the calibrated one is corrected on validation pairs, and keeps the order."
     )
@@ -241,10 +244,9 @@ def recommendations_section(suggestions: Sequence[Suggestions], words: Words) ->
     if not suggestions:
         return ""
     told = (
-        "The model has no table of users: a history is all it needs, anybody's. The score, "
-        "between 0 and 1, ranks the items; as what was chosen weighs more in training, it is "
-        f"higher than the chance of a choice. Beside it: how many of all {words.users} "
-        "have the item."
+        "The model has no table of users: a history is all it needs, anybody's. The "
+        "probability is that of being among the items held out, had a part of the history been; "
+        f"it ranks as the score does. Beside it: how many of all {words.users} have the item."
     )
     lists = (_suggestions(shown, words) for shown in suggestions)
     return section("Recommendations", paragraph(told), f'<div class="pair">{"".join(lists)}</div>')
@@ -258,8 +260,8 @@ def _suggestions(shown: Suggestions, words: Words) -> str:
     )
     recommended = table(
         "Recommended",
-        [words.items.capitalize(), "Score", "Have it"],
-        [[r.name, f"{r.score:.3f}", f"{r.share:.0%}"] for r in shown.recommended],
+        [words.items.capitalize(), "Probability", "Have it"],
+        [[r.name, f"{r.probability:.1%}", f"{r.share:.0%}"] for r in shown.recommended],
     )
     opening = f"<h3>{escape(shown.title)}</h3>{paragraph(shown.note, 'note')}"
     return f'<article class="list">{opening}{history}{recommended}</article>'
@@ -275,8 +277,8 @@ def training_section(training: Picture | None) -> str:
 
 def how_to_read_section(comparison: Comparison, words: Words) -> str:
     """What MPR means."""
-    n_items, best = comparison.n_items, comparison.results[0]
-    place = round(best.metrics["mpr"] / 100 * n_items)
+    best, n_ranked = comparison.results[0], _n_ranked(comparison)
+    place = round(best.metrics["mpr"] / 100 * n_ranked)
     return section(
         "How to read MPR",
         paragraph(
@@ -286,18 +288,29 @@ def how_to_read_section(comparison: Comparison, words: Words) -> str:
             "relative rating. Guessing gives 50 %."
         ),
         paragraph(
-            f"With {n_items:,} {words.items}, an MPR of {_percent(best)} says that what people "
-            f"chose stands at about place {place:,} on average, their odd choices included. Recall "
-            "and NDCG look at the top of the list instead."
+            f"With {n_ranked:,} {words.items} in the list, an MPR of {_percent(best)} says that "
+            f"what people chose stands at about place {place:,} on average, their odd choices "
+            "included. Recall and NDCG look at the top of the list instead."
         ),
     )
+
+
+def _n_ranked(comparison: Comparison) -> int:
+    """How many items a list has, in the mean over users."""
+    if comparison.protocol.get("candidates") == "all":
+        return comparison.n_items
+    n_known = comparison.n_pairs
+    if not comparison.protocol.get("is_fixed_split"):
+        n_known -= comparison.protocol.get("n_test_pairs", 0)
+    return round(comparison.n_items - n_known / max(comparison.n_users, 1))
 
 
 def _value(result: Result, metric: str) -> Cell:
     digits = 2 if metric.startswith("mpr") else 3
     low_to_high = " to ".join(f"{x:.{digits}f}" for x in result.intervals.get(metric, ()))
     mark = "≈\N{NO-BREAK SPACE}" if result.is_level_with_best(metric) else ""
-    return Cell(f"{mark}{result.metrics[metric]:.{digits}f}", low_to_high)
+    figure = f"{mark}{result.metrics[metric]:.{digits}f}"
+    return Cell(figure, low_to_high, is_strong=result.is_best(metric))
 
 
 def _percent(result: Result) -> str:

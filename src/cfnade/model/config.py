@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from cfnade.data.feedback import check_alpha, check_number
+from cfnade.data.feedback import check_alpha, check_bool, check_number
 from cfnade.errors import ConfigError
 
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]
@@ -159,6 +159,8 @@ class TrainingConfig:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
         _one_of("schedule", self.schedule, get_args(Schedule))
         _one_of("bias_start", self.bias_start, get_args(BiasStart))
+        check_bool("warm_start", self.warm_start)
+        check_bool("item_mean", self.item_mean)
         if self.batch_size is not None:
             _at_least("batch_size", self.batch_size, 1)
         _at_least("max_epochs", self.max_epochs, 1)
@@ -193,7 +195,6 @@ _PAPER: dict[str, Any] = {
     "input_scale": "alpha",
     "direct": False,
     "popularity_tilt": 0.0,
-    "smooth_popularity": False,
     "optimizer": "sgd",
     "learning_rate": 0.01,
     "batch_size": 200,

@@ -184,8 +184,9 @@ def _check(told: Mapping[str, Any]) -> None:
         )
     if told["choose_by"] is not None:
         raise ConfigError("a prepared folder is judged by MPR; leave choose_by out")
-    if told["direct_gain"] is not None or told["direct_neighbours"] is not None:
-        raise ConfigError("there is no direct path on a prepared folder; leave out direct_*")
+    for name in ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt"):
+        if told[name]:
+            raise ConfigError(f"there is no readout on a prepared folder; leave out {name}")
 
 
 def _threads_here() -> int:

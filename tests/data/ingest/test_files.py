@@ -123,6 +123,13 @@ def test_what_is_missing_is_said(tmp_path):
         read_interactions([1, 2])
 
 
+def test_lines_that_end_in_two_ways_are_named_as_the_reason(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"user,item,count\r\n1,a,2\n2,b,3\n")
+    with pytest.raises(DataError, match=r"two ways, CRLF and LF.*correct the file"):
+        read_interactions(path)
+
+
 def test_csv_and_parquet_do_not_go_together(tmp_path):
     write(tmp_path / "a.csv", ROWS)
     write_parquet(tmp_path / "b.parquet", user=[1], item=[1])

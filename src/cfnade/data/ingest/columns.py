@@ -33,6 +33,7 @@ COUNT_NAMES = (
     *("weight", "n"),
 )
 """A rating, a quantity or a timestamp is no count: those have to be named by the caller."""
+TIME_NAMES = ("timestamp", "time", "date", "datetime", "ts", "when", "day", "at", "createdat")
 LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "producttype")
 
 
@@ -63,8 +64,8 @@ def choose_columns(
     """
     if events and count_col is not None:
         raise ConfigError(
-            f"rows are either events or carry counts: got events=True and count column "
-            f"{count_col!r}; leave one of them out"
+            "rows are either events or carry counts, and both were told: events, and the count "
+            f"column {count_col!r}; leave one of them out"
         )
     roles = {
         "user": required_column(columns, user_col, "user", USER_NAMES),
@@ -78,6 +79,8 @@ def choose_columns(
     if count is not None:
         roles["count"] = count
     check_distinct(roles)
+    if count is None and events is None:
+        _tell_what_is_not_read(columns, roles)
     logger.info(
         "users from column %r, items from %r, %s",
         roles["user"],
@@ -85,6 +88,18 @@ def choose_columns(
         "one event per row" if count is None else f"counts from {count!r}",
     )
     return roles
+
+
+def _tell_what_is_not_read(columns: Sequence[str], roles: dict[str, str]) -> None:
+    """Warn where rows were taken for events although a column might hold counts."""
+    known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES}
+    others = [c for c in columns if c not in roles.values() and _plain(c) not in known]
+    if others:
+        logger.warning(
+            "every row counts as one event; not read: %s (--count-col names a column of counts, "
+            "--events says that rows are events)",
+            _listed(others),
+        )
 
 
 def required_column(

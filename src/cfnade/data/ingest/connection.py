@@ -112,8 +112,11 @@ def connect(
                 "temp_directory with more space"
             ) from error
         except duckdb.Error as error:
+            told = one_line(error)
+            if "state machine" in told:  # says nothing of what is nearly always the reason
+                told += "; are lines ended in two ways, CRLF and LF?"
             raise DataError(
-                f"the data cannot be read: {one_line(error)}; correct the file or leave it out"
+                f"the data cannot be read: {told}; correct the file or leave it out"
             ) from error
         finally:
             connection.close()
