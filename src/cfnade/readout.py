@@ -1,13 +1,16 @@
-"""The last touch after training: direct connections, and how much popularity counts.
+"""The last touch after training: direct connections, factors, and how much popularity counts.
 
 The network squeezes a history through its hidden layer and loses pairs of rare items on the way.
 The direct path gives them back: `logits = d + V h + x B`, with B the strongest positive weights of
 a linear model (`model/neighbours.py`). It is added to the trained network rather than trained with
 it: in training B has seen the very pairs it predicts, and looks far surer than it is to others.
+The scores of a matrix factorisation (`model/factors.py`), for which the hidden layer is made wider,
+err elsewhere than the network does, and the sum of the two less than either.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -17,17 +20,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.feedback import check_bool, check_number, popularity_logit
+from cfnade.data.feedback import check_bool, check_number, confidence, popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
+from cfnade.model.config import ModelConfig
+from cfnade.model.factors import item_factors
 from cfnade.model.inference import NumpyNetwork
+from cfnade.model.inputs import with_values
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
+from cfnade.model.units import LinearUnits, can_be_linear
 
 DIRECT_UP_TO = 100_000
 """Items up to which the direct path is used: each is a regression of up to three milliseconds."""
 
 SEARCH_L2_UP_TO = 10_000
 """Items up to which several L2 are tried: each takes seconds here, and longer above."""
+
+FACTORS_UP_TO = 2 * 10**8
+"""Users times items up to which a factorisation is added: it takes seconds to a minute."""
+
+N_FACTORS = 256
+_N_ITERATIONS = 10
+_FACTOR_L2 = 28.0  # over the root of 1 + alpha: what searches of IMF end at, on most data
+_LINEAR_L2 = 0.1  # of that: a new history is held less than the factors were
+
+
+_SWITCHES = {"direct": "direct", "factor": "factors"}
+"""What turns a path off, by how its settings begin."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +66,21 @@ class Readout:
     """How much the logit of an item's share of watchers counts beyond what training gave it: below
     0 rare items come up, above 0 popular ones."""
 
+    factor_alpha: float = 100.0
+    """Rate of confidence of the matrix factorisation."""
+
+    factor_gain: float = 1.0
+    """Factor on its scores, which have a spread of 1 without it; 0 leaves them out."""
+
     def settings(self) -> dict[str, Any]:
         """As settings of a model that does not look for them again."""
-        if self.direct_neighbours == 0:
-            return {"direct": False, "popularity_tilt": self.popularity_tilt}
-        return asdict(self)
+        settings: dict[str, Any] = {"popularity_tilt": self.popularity_tilt}
+        for path, is_there in (("direct", self.direct_neighbours), ("factor", self.factor_gain)):
+            if is_there:
+                settings |= {n: v for n, v in asdict(self).items() if n.startswith(f"{path}_")}
+            else:
+                settings[_SWITCHES[path]] = False
+        return settings
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Readout:
@@ -84,9 +113,20 @@ class ReadoutConfig:
     """How much popularity counts beyond what training gave it: below 0 rare items come up, above 0
     popular ones."""
 
+    factors: bool = True
+    """Add the scores of a matrix factorisation, in hidden units of their own: one more reason why
+    the saved network is wider than `n_hidden`. Not in the paper."""
+
+    factor_alpha: float | None = None
+    """Rate of confidence of the factorisation."""
+
+    factor_gain: float | None = None
+    """Factor on its scores, which have a spread of 1 without it."""
+
     def __post_init__(self) -> None:
         check_bool("direct", self.direct)
-        for name in ("direct_l2", "direct_gain", "direct_neighbours"):
+        check_bool("factors", self.factors)
+        for name in ("direct_l2", "direct_gain", "direct_neighbours", "factor_gain"):
             value = getattr(self, name)
             if value is not None and check_number(name, value) <= 0:
                 raise ConfigError(f"{name} must be above 0, or None, got {value}")
@@ -96,6 +136,8 @@ class ReadoutConfig:
             )
         if self.popularity_tilt is not None:
             check_number("popularity_tilt", self.popularity_tilt)
+        if self.factor_alpha is not None and check_number("factor_alpha", self.factor_alpha) < 0:
+            raise ConfigError(f"factor_alpha must be at least 0, or None, got {self.factor_alpha}")
         if not 0 <= check_number("direct_dropout", self.direct_dropout) < 1:
             raise ConfigError(
                 f"direct_dropout must be at least 0 and below 1, got {self.direct_dropout}"
@@ -110,6 +152,8 @@ GRID: dict[str, tuple[float, ...]] = {
     "direct_l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
     "direct_neighbours": (5, 10, 20, 50, 100, 200),
     "popularity_tilt": TILTS,
+    "factor_gain": (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0),
+    "factor_alpha": (10.0, 100.0, 1000.0),
 }
 """What is walked along, in this order."""
 
@@ -126,15 +170,19 @@ class ReadoutMaker:
         """
         self.config = config
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
+        self.has_factors = config.factors and math.prod(ratings.shape) <= FACTORS_UP_TO
         self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
+        self._units: dict[float, LinearUnits] = {}  # by alpha
 
     def start(self) -> Readout:
         """What is fixed, and the usual for the rest."""
         told = {f.name: getattr(self.config, f.name) for f in fields(Readout)}
         readout = Readout(**{name: value for name, value in told.items() if value is not None})
-        return readout if self.has_direct else replace(readout, direct_neighbours=0)
+        if not self.has_direct:
+            readout = replace(readout, direct_neighbours=0)
+        return readout if self.has_factors else replace(readout, factor_gain=0.0)
 
     def choose(self, network: NumpyNetwork, judge: Callable[[NumpyNetwork], float]) -> Readout:
         """Find what is not fixed.
@@ -148,6 +196,9 @@ class ReadoutMaker:
         """
         start = self.start()
         grid = {name: values for name, values in GRID.items() if getattr(self.config, name) is None}
+        if not self.has_factors or not can_be_linear(network.config):
+            start = replace(start, factor_gain=0.0)
+            grid = {name: v for name, v in grid.items() if not name.startswith("factor")}
         if not self.has_direct:
             grid = {name: v for name, v in grid.items() if not name.startswith("direct")}
         else:
@@ -176,7 +227,11 @@ class ReadoutMaker:
             gained = np.float32(readout.direct_gain) * weight[:, : readout.direct_neighbours]
             weights["neighbour_weight"] = gained
             config = replace(config, n_neighbours=gained.shape[1])
-        return NumpyNetwork(config, weights)
+        whole = NumpyNetwork(config, weights)
+        if self.has_factors and readout.factor_gain and can_be_linear(config):
+            units = self._linear_units(readout.factor_alpha, config)
+            return units.beside(whole, readout.factor_gain)
+        return whole
 
     def neighbours(
         self, readout: Readout, n_neighbours: int
@@ -202,3 +257,14 @@ class ReadoutMaker:
             n_kept = self._regression.n_candidates
             self._found[l2] = self._regression.neighbours(l2, n_kept)
         return self._found[l2]
+
+    def _linear_units(self, alpha: float, config: ModelConfig) -> LinearUnits:
+        """Units with the scores of a factorisation, for one of its alphas."""
+        if alpha not in self._units:
+            ratings = self._ratings
+            n_factors = max(1, min(N_FACTORS, min(ratings.shape) // 2))
+            l2 = _FACTOR_L2 * math.sqrt(1.0 + alpha)
+            sure = with_values(ratings, confidence(ratings.data, alpha))
+            factors = item_factors(sure, n_factors, l2, _N_ITERATIONS, np.random.default_rng(0))
+            self._units[alpha] = LinearUnits.from_factors(factors, _LINEAR_L2 * l2, ratings, config)
+        return self._units[alpha]

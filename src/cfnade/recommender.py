@@ -92,6 +92,7 @@ class ImplicitCFNADE:
         *,
         n_hidden: int = 256,
         n_layers: int = 1,
+        n_networks: int | None = None,
         activation: Activation = "tanh",
         alpha: float = 30.0,
         input_scale: InputScale = "history",
@@ -114,9 +115,12 @@ class ImplicitCFNADE:
         direct_gain: float | None = None,
         direct_dropout: float = 0.0,
         popularity_tilt: float | None = None,
+        factors: bool = True,
+        factor_alpha: float | None = None,
+        factor_gain: float | None = None,
         max_epochs: int = 200,
-        validate_every: int = 2,
-        patience: int = 6,
+        validate_every: int | None = None,
+        patience: int | None = None,
         validation_share: float = 0.1,
         validation_by: HoldOutBy = "pairs",
         validation_users: int = 2_000,
@@ -130,6 +134,7 @@ class ImplicitCFNADE:
     ) -> None:
         self.n_hidden = n_hidden
         self.n_layers = n_layers
+        self.n_networks = n_networks
         self.activation = activation
         self.alpha = alpha
         self.input_scale = input_scale
@@ -152,6 +157,9 @@ class ImplicitCFNADE:
         self.direct_gain = direct_gain
         self.direct_dropout = direct_dropout
         self.popularity_tilt = popularity_tilt
+        self.factors = factors
+        self.factor_alpha = factor_alpha
+        self.factor_gain = factor_gain
         self.max_epochs = max_epochs
         self.validate_every = validate_every
         self.patience = patience

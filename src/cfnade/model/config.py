@@ -55,13 +55,17 @@ class ModelConfig:
     paper."""
 
     def __post_init__(self) -> None:
-        _at_least("n_items", self.n_items, 1)
-        _at_least("n_hidden", self.n_hidden, 1)
-        _at_least("n_layers", self.n_layers, 1)
-        _at_least("n_neighbours", self.n_neighbours, 0)
+        check_at_least("n_items", self.n_items, 1)
+        check_at_least("n_hidden", self.n_hidden, 1)
+        check_at_least("n_layers", self.n_layers, 1)
+        check_at_least("n_neighbours", self.n_neighbours, 0)
         _one_of("activation", self.activation, get_args(Activation))
         _one_of("input_scale", self.input_scale, get_args(InputScale))
         check_alpha(self.alpha)
+
+
+_PATIENCE, _PATIENCE_UPDATES = 6, 200
+_LOOK_EVERY, _LOOK_UPDATES = 2, 50
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,14 @@ class TrainingConfig:
     max_epochs: int = 200
     """Passes over all users at most."""
 
-    validate_every: int = 2
-    """Look at validation after every so many epochs: early in training a look costs as much as
-    the epoch itself."""
+    validate_every: int | None = None
+    """Look at validation after every so many epochs; None looks after two, and on few users after
+    as many as make 50 updates: a look costs as much as an epoch or two."""
 
-    patience: int = 6
-    """Stop after this many epochs without a better validation MPR."""
+    patience: int | None = None
+    """Stop after this many epochs without a better validation MPR; None waits for six, and on few
+    users for as many as make 200 updates: at first a network may get worse before it gets
+    better."""
 
     choose_by: str | None = None
     """Metric that the number of epochs, the strength of L2 and the readout are chosen by, such as
@@ -150,10 +156,21 @@ class TrainingConfig:
         """Updates in a pass over so many users."""
         return math.ceil(n_users / self.users_per_update(n_users))
 
-    def is_validated(self, epoch: int) -> bool:
-        """Whether validation is looked at after this epoch."""
+    def patience_for(self, n_users: int) -> int:
+        """Epochs to wait for a better one, with so many users."""
+        if self.patience is not None:
+            return self.patience
+        return max(_PATIENCE, self._epochs_of(_PATIENCE_UPDATES, n_users))
+
+    def is_validated(self, epoch: int, n_users: int) -> bool:
+        """Whether validation is looked at after this epoch, with so many users."""
+        every = self.validate_every or max(_LOOK_EVERY, self._epochs_of(_LOOK_UPDATES, n_users))
         is_last = self.schedule == "linear" and epoch == self.max_epochs  # the best, most likely
-        return epoch % min(self.validate_every, self.max_epochs) == 0 or is_last
+        return epoch % min(every, self.max_epochs) == 0 or is_last
+
+    def _epochs_of(self, n_updates: int, n_users: int) -> int:
+        """Epochs that take so many updates."""
+        return math.ceil(n_updates / max(self.updates_per_epoch(n_users), 1))
 
     def __post_init__(self) -> None:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
@@ -162,11 +179,12 @@ class TrainingConfig:
         check_bool("warm_start", self.warm_start)
         check_bool("item_mean", self.item_mean)
         if self.batch_size is not None:
-            _at_least("batch_size", self.batch_size, 1)
-        _at_least("max_epochs", self.max_epochs, 1)
-        _at_least("validate_every", self.validate_every, 1)
-        _at_least("patience", self.patience, 1)
-        _at_least("seed", self.seed, 0)
+            check_at_least("batch_size", self.batch_size, 1)
+        check_at_least("max_epochs", self.max_epochs, 1)
+        for name in ("validate_every", "patience"):
+            if getattr(self, name) is not None:
+                check_at_least(name, getattr(self, name), 1)
+        check_at_least("seed", self.seed, 0)
         if check_number("learning_rate", self.learning_rate) <= 0:
             raise ConfigError(f"learning_rate must be above 0, got {self.learning_rate}")
         for name in ("weight_decay", "item_l2"):
@@ -190,10 +208,12 @@ class TrainingConfig:
 _PAPER: dict[str, Any] = {
     "n_hidden": 256,
     "n_layers": 1,
+    "n_networks": 1,
     "activation": "tanh",
     "alpha": 300.0,
     "input_scale": "alpha",
     "direct": False,
+    "factors": False,
     "popularity_tilt": 0.0,
     "optimizer": "sgd",
     "learning_rate": 0.01,
@@ -227,7 +247,8 @@ def usual_item_l2(n_pairs: int, n_users: int, n_items: int) -> float:
     return 0.02 if is_known_well else 0.8
 
 
-def _at_least(name: str, value: int, least: int) -> None:
+def check_at_least(name: str, value: int, least: int) -> None:
+    """Refuse what is not a whole number of at least so much, by name."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
 

@@ -142,7 +142,7 @@ def train(
         loss = run.epoch(on_step, checkpoint)
         number = len(run.epochs) + 1
         look = None
-        if validate is not None and training.is_validated(number):
+        if validate is not None and training.is_validated(number, run.rows.n_users):
             look = validate(run.averaged_network())
         seconds = run.seconds + time.perf_counter() - started
         epoch = Epoch(number, loss, None, seconds)
@@ -173,6 +173,7 @@ class _Run:
         self.rows: TrainingRows = (
             RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
         )
+        self.patience = training.patience_for(self.rows.n_users)
         self.item_l2 = training.item_l2_for(
             int(self.rows.n_watchers.sum()), self.rows.n_users, model.n_items
         )
@@ -206,7 +207,7 @@ class _Run:
     def is_finished(self) -> bool:
         n_epochs = len(self.epochs)
         is_looked_at = bool(self.epochs) and self.epochs[-1].validation_mpr is not None
-        out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.training.patience
+        out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.patience
         return n_epochs >= self.training.max_epochs or out_of_patience
 
     def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:

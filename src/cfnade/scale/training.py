@@ -184,7 +184,10 @@ def _check(told: Mapping[str, Any]) -> None:
         )
     if told["choose_by"] is not None:
         raise ConfigError("a prepared folder is judged by MPR; leave choose_by out")
-    for name in ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt"):
+    if told["n_networks"] not in (None, 1):
+        raise ConfigError("one network is trained on a prepared folder; leave n_networks out")
+    readout = ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt")
+    for name in (*readout, "factor_alpha", "factor_gain"):
         if told[name]:
             raise ConfigError(f"there is no readout on a prepared folder; leave out {name}")
 
@@ -252,10 +255,10 @@ def _save(
     settings = {k: v for k, v in estimator.get_params().items() if k != "relative_rating"}
     summary = prepared.summary
     info = {
-        "settings": {**settings, "direct": False},
+        "settings": {**settings, "direct": False, "factors": False},
         "training": {
             "best_epoch": outcome.best_epoch,
-            "readout": {"direct": False, "popularity_tilt": 0.0},
+            "readout": {"direct": False, "factors": False, "popularity_tilt": 0.0},
             "partial_fits": [],
         },
         "metrics": {"validation_mpr": outcome.validation_mpr, "test_mpr": outcome.test_mpr},

@@ -1,0 +1,106 @@
+"""Networks made wider: the hidden units of several side by side, and units for linear scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+from scipy.sparse import csr_array
+
+from cfnade.data.feedback import confidence
+from cfnade.model.config import ModelConfig
+from cfnade.model.inference import NumpyNetwork
+from cfnade.model.inputs import input_weight, with_values
+
+_SPREAD = 0.1  # of what enters a linear unit: up to there a tanh is a straight line
+
+
+def mean_of(networks: Sequence[NumpyNetwork]) -> NumpyNetwork:
+    """One network whose logits are the mean of several: their units side by side.
+
+    Args:
+        networks: Of one configuration, without a direct path.
+
+    Returns:
+        As wide as all of them; a single one as it is.
+    """
+    if len(networks) == 1:
+        return networks[0]
+    all_weights, config = [network.weights for network in networks], networks[0].config
+    weights: dict[str, NDArray[Any]] = {}
+    for name in all_weights[0]:
+        each = [w[name] for w in all_weights]
+        if name == "output_bias":
+            weights[name] = np.asarray(np.mean(each, axis=0, dtype=np.float32))
+        elif name.startswith("deep_weight"):
+            weights[name] = block_diag(*each)
+        else:
+            weights[name] = np.concatenate(each, axis=-1)
+    weights["output_weight"] /= np.float32(len(networks))
+    return NumpyNetwork(replace(config, n_hidden=len(networks) * config.n_hidden), weights)
+
+
+def can_be_linear(config: ModelConfig) -> bool:
+    """Whether a network has a place for linear units: one layer, straight at 0."""
+    return config.n_layers == 1 and config.activation in ("tanh", "identity")
+
+
+@dataclass(frozen=True)
+class LinearUnits:
+    """Scores `x P Y'` of a history x, as hidden units: P leads into them, Y out of them.
+
+    What enters them is so small that a tanh leaves it as it is. All that a network can do, from
+    explanations to a service, it does with these units as with its own.
+    """
+
+    into: NDArray[np.float32]
+    """P, (n_items, n_units)."""
+
+    out: NDArray[np.float32]
+    """Y, which gives scores a spread of 1, (n_items, n_units)."""
+
+    @classmethod
+    def from_factors(
+        cls, factors: NDArray[np.float32], l2: float, ratings: csr_array, config: ModelConfig
+    ) -> LinearUnits:
+        """Units that score as the factorisation does a user who is new to it.
+
+        With all confidences alike a history has the factors `x Y (Y'Y + l2)^-1`, with x the input
+        weights that the other hidden units see.
+
+        Args:
+            factors: Y, of the items, (n_items, n_factors).
+            l2: The larger, the less is made of a history beyond its most common traits.
+            ratings: Relative ratings of users that it is scaled on, sparse, (n_users, n_items).
+            config: Of the network that they will stand in.
+        """
+        gram = (factors.T @ factors).astype(np.float64)
+        inverse = np.linalg.inv(gram + l2 * np.eye(len(gram)))
+        into = (factors @ inverse).astype(np.float32)
+        context = with_values(ratings, confidence(ratings.data, config.alpha))
+        entering = with_values(ratings, input_weight(context, config)) @ into  # (n_users, n_units)
+        scale = _SPREAD / max(float(np.sqrt(np.mean(entering**2))), 1e-12)
+        second_moment = (entering.T @ entering).astype(np.float64) / max(len(entering), 1)
+        mean = float(entering.mean(axis=0) @ factors.mean(axis=0))
+        variance = float((second_moment * gram).sum()) / len(factors) - mean**2
+        spread = max(float(np.sqrt(max(variance, 0.0))), 1e-12)  # of the scores
+        return cls(np.float32(scale) * into, np.float32(1.0 / (scale * spread)) * factors)
+
+    def beside(self, network: NumpyNetwork, gain: float) -> NumpyNetwork:
+        """The network with these units beside its own, their scores multiplied by `gain`."""
+        weights, n_units = dict(network.weights), self.into.shape[1]
+        nothing = np.zeros_like(self.into)
+        wider = {
+            "like_weight": self.into,
+            "dislike_weight": nothing,
+            "hidden_bias": np.zeros(n_units, dtype=np.float32),
+            "output_weight": np.float32(gain) * self.out,
+        }
+        for name, more in wider.items():
+            weights[name] = np.concatenate([weights[name], more], axis=-1)
+        config = replace(network.config, n_hidden=network.config.n_hidden + n_units)
+        return NumpyNetwork(config, weights)
