@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE
 from cfnade.data.feedback import popularity_logit
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError
 from cfnade.evaluation.evaluate import evaluate
+from cfnade.model.factors import item_factors
 from cfnade.model.neighbours import NeighbourRegression, direct_weight
 from cfnade.readout import GRID, Readout, ReadoutConfig, ReadoutMaker
 from tests.networks import random_counts, random_numpy_network
@@ -28,13 +30,40 @@ def network():
 
 
 def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
-    readout = Readout(direct_l2=7.0, direct_neighbours=4, direct_gain=3.0, popularity_tilt=-0.25)
+    direct = {"direct_l2": 7.0, "direct_neighbours": 4, "direct_gain": 3.0}
+    readout = Readout(**direct, popularity_tilt=-0.25, factor_gain=0.0)
     actual = ReadoutMaker(ReadoutConfig(), ratings).add(network, readout).logits(ratings)
     neighbours, weight = NeighbourRegression(ratings).neighbours(7.0, 4)
     likes = (ratings.toarray() > 0).astype(float)
     expected = network.logits(ratings) + 3.0 * likes @ direct_weight(neighbours, weight).toarray()
     expected -= 0.25 * popularity_logit(ratings)
     np.testing.assert_allclose(actual, expected, atol=1e-4)
+
+
+def test_factors_add_the_scores_of_a_new_user_in_a_factorisation(ratings, network):
+    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings)
+    readout = Readout(direct_neighbours=0, factor_alpha=50.0, factor_gain=2.0)
+    added = maker.add(network, readout).logits(ratings) - network.logits(ratings)
+
+    C = np.where(ratings.toarray() > 0, 1.0 + 50.0 * ratings.toarray(), 0.0)
+    l2 = min(28.0 * 51.0**0.5, 0.1 * np.linalg.svd(C)[1][0])
+    Y = item_factors(csr_array(C), N_ITEMS // 2, l2, 10, np.random.default_rng(0))
+    scale = ratings.toarray() * network.config.alpha + (ratings.toarray() > 0)
+    x = scale / np.sqrt(np.maximum(scale.sum(axis=1, keepdims=True), 1e-9))
+    expected = x @ Y @ np.linalg.inv(Y.T @ Y + 0.1 * l2 * np.eye(Y.shape[1])) @ Y.T
+    expected *= 2.0 / expected.std()
+    # A tanh bends what enters by a hundredth or two.
+    np.testing.assert_allclose(added, expected, atol=0.05 * np.abs(expected).max())
+    assert np.corrcoef(added.ravel(), expected.ravel())[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("changes", [{"n_layers": 2}, {"activation": "relu"}])
+def test_units_that_bend_at_once_are_given_no_factors(ratings, changes):
+    network = random_numpy_network(N_ITEMS, n_neighbours=0, **changes)
+    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings)
+    readout = maker.choose(network, lambda tried: 1.0)
+    assert readout.factor_gain == 0.0 and readout.settings()["factors"] is False
+    assert maker.add(network, Readout(direct_neighbours=0)).config == network.config
 
 
 def test_the_network_itself_is_not_changed(ratings, network):
@@ -44,7 +73,14 @@ def test_the_network_itself_is_not_changed(ratings, network):
 
 
 def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
-    wanted = Readout(direct_l2=30.0, direct_neighbours=7, direct_gain=40.0, popularity_tilt=-0.2)
+    wanted = Readout(
+        direct_l2=30.0,
+        direct_neighbours=7,
+        direct_gain=40.0,
+        popularity_tilt=-0.2,
+        factor_alpha=1000.0,
+        factor_gain=0.0,
+    )
 
     class Told(ReadoutMaker):
         def add(self, network, readout):
@@ -52,7 +88,8 @@ def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
 
     def judge(tried):  # a smooth bowl around what is wanted
         far = abs(tried.popularity_tilt - wanted.popularity_tilt)
-        for name in ("direct_l2", "direct_gain"):
+        far += abs(tried.factor_gain - wanted.factor_gain)
+        for name in ("direct_l2", "direct_gain", "factor_alpha"):
             far += abs(np.log(getattr(tried, name) / getattr(wanted, name)))
         return far
 
@@ -62,6 +99,7 @@ def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
 
 def test_all_fixed_means_one_look(ratings, network):
     fixed = {"direct_l2": 5.0, "direct_neighbours": 2, "direct_gain": 1.5, "popularity_tilt": 0.3}
+    fixed |= {"factor_alpha": 30.0, "factor_gain": 0.7}
     looks = []
     readout = ReadoutMaker(ReadoutConfig(**fixed), ratings).choose(
         network, lambda tried: float(len(looks.append(tried) or looks))
@@ -69,8 +107,8 @@ def test_all_fixed_means_one_look(ratings, network):
     assert readout == Readout(**fixed) and len(looks) == 1
 
 
-def test_without_the_direct_path_popularity_alone_is_looked_for(ratings, network):
-    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings)
+def test_without_paths_popularity_alone_is_looked_for(ratings, network):
+    maker = ReadoutMaker(ReadoutConfig(direct=False, factors=False), ratings)
     tried = []
 
     def judge(candidate):
@@ -78,7 +116,7 @@ def test_without_the_direct_path_popularity_alone_is_looked_for(ratings, network
         return 1.0
 
     readout = maker.choose(network, judge)
-    assert readout.settings() == {"direct": False, "popularity_tilt": 0.0}
+    assert readout.settings() == {"direct": False, "factors": False, "popularity_tilt": 0.0}
     assert all(candidate.config.n_neighbours == 0 for candidate in tried)
     assert 1 < len(tried) <= len(GRID["popularity_tilt"])
 
@@ -100,6 +138,9 @@ def test_settings_of_a_readout_make_the_same_model_again():
         {"direct_neighbours": 0},
         {"direct_neighbours": 2.5},
         {"direct_dropout": 1.0},
+        {"factor_gain": 0.0},
+        {"factor_alpha": -1.0},
+        {"factors": "no"},
     ],
 )
 def test_settings_without_meaning_are_refused(wrong):
@@ -110,7 +151,7 @@ def test_settings_without_meaning_are_refused(wrong):
 def test_the_readout_is_chosen_by_mpr_and_ndcg_alike():
     counts = random_counts(200, N_ITEMS, seed=1)
     train, held_out = hold_out(counts, share=0.2, rng=0)
-    small = {"n_hidden": 4, "max_epochs": 4, "item_l2": 0.1, "direct": False}
+    small = {"n_hidden": 4, "max_epochs": 4, "item_l2": 0.1, "direct": False, "factors": False}
     metrics = {}
     for tilt in (None, *GRID["popularity_tilt"]):
         model = ImplicitCFNADE(**small, popularity_tilt=tilt).fit(train, validation=held_out)

@@ -18,10 +18,10 @@ from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
 from cfnade.fit_validation import ValidationConfig
-from cfnade.fitting import Callbacks
+from cfnade.fitting import Callbacks, n_networks_for
 from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
-from tests.networks import random_model
+from tests.networks import random_counts, random_model
 
 SMALL = {
     "n_hidden": 8,
@@ -269,7 +269,7 @@ def test_validation_pairs_are_trained_on_again_in_the_end():
 
 
 def test_fit_finds_the_strength_of_l2_on_validation(caplog):
-    settings = {**SMALL, "validate_every": 1, "patience": 12, "direct": False}
+    settings = {**SMALL, "validate_every": 1, "patience": 12, "direct": False, "factors": False}
     alone = {
         item_l2: ImplicitCFNADE(**settings, item_l2=item_l2, popularity_tilt=0.0).fit(
             group_counts()
@@ -294,7 +294,8 @@ def test_fit_finds_the_strength_of_l2_on_validation(caplog):
 
 def test_epochs_and_readout_can_be_chosen_by_another_metric():
     train, held_out = hold_out(group_counts(), share=0.3, rng=0)
-    settings = {**SMALL, "validate_every": 1, "patience": 12, "direct": False, "item_l2": 0.1}
+    settings = {**SMALL, "validate_every": 1, "patience": 12, "item_l2": 0.1}
+    settings |= {"direct": False, "factors": False}
 
     def recall_of(model: ImplicitCFNADE) -> float:
         relevance = model.scorer_.relative_rating.transform(held_out)
@@ -325,6 +326,55 @@ def test_the_strength_of_l2_follows_the_metric_that_is_chosen_by(caplog):
         alone = ImplicitCFNADE(**{**settings, "item_l2": item_l2}).fit(group_counts())
         best[item_l2] = min(epoch.cost for epoch in alone.epochs_)
     assert len(tried) > 1 and best[found.item_l2_] == min(best.values()) < 0
+
+
+def test_several_networks_are_one_whose_scores_are_their_mean():
+    train, held_out = hold_out(group_counts(), share=0.3, rng=0)
+    settings = {**SMALL, "item_l2": 0.1, "direct": False, "factors": False, "popularity_tilt": 0.0}
+    three = ImplicitCFNADE(**settings, n_networks=3).fit(train, validation=held_out)
+    assert three.scorer_.network.config.n_hidden == 3 * SMALL["n_hidden"]
+    fixed = {**settings, "max_epochs": three.best_epoch_, "validation_share": 0.0}
+    alone = [
+        ImplicitCFNADE(**{**fixed, "random_state": 1_000_003 * number}).fit(train).scores(train)
+        for number in range(3)
+    ]
+    np.testing.assert_allclose(three.scores(train), np.mean(alone, axis=0), atol=1e-5)
+    assert np.abs(alone[0] - alone[1]).max() > 0.1  # else the mean shows nothing
+
+
+def test_several_networks_are_resumed_where_one_stopped(tmp_path):
+    settings = {**SMALL, "max_epochs": 4, "item_l2": 0.1, "n_networks": 2}
+    whole = ImplicitCFNADE(**settings).fit(group_counts())
+    n_left = 7  # epochs until somebody presses Ctrl-C, in the second network
+
+    def stop(epoch):
+        nonlocal n_left
+        n_left -= 1
+        if n_left == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ImplicitCFNADE(**settings).fit(
+            group_counts(), callbacks=Callbacks(on_epoch=stop), checkpoint=tmp_path
+        )
+    n_run = []
+    again = ImplicitCFNADE(**settings).fit(
+        group_counts(), callbacks=Callbacks(on_epoch=n_run.append), checkpoint=tmp_path, resume=True
+    )
+    np.testing.assert_array_equal(again.scores(group_counts()), whole.scores(group_counts()))
+    assert len(n_run) < 4 + 4 * whole.best_epoch_
+
+
+def test_several_networks_are_trained_where_items_have_few_watchers():
+    sparse = random_counts(30, 200, density=0.1)
+    assert sparse.nnz < 10 * 200
+    dense = group_counts()
+    assert dense.nnz > 10 * dense.shape[1]
+    assert n_networks_for(None, sparse) == 4 and n_networks_for(None, dense) == 1
+    assert n_networks_for(2, sparse) == 2 and n_networks_for(3, dense) == 3
+    for wrong in (0, 1.5, "two", True):
+        with pytest.raises(ConfigError, match="n_networks"):
+            ImplicitCFNADE(n_networks=wrong).fit(dense)
 
 
 def test_rare_items_are_held_more_and_much_data_is_not_searched(monkeypatch):

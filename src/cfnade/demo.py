@@ -53,6 +53,8 @@ CFNADE_START: dict[str, Any] = {
     "dropout": 0.5,
     "bias_start": "odds",
     "patience": 4,
+    "validate_every": 2,
+    "factors": False,
 }
 SEARCH_NOTE = (
     "IMF and CF-NADE start at settings where longer searches on the validation pairs of this data "

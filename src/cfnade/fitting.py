@@ -33,7 +33,14 @@ from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig, check_at_least
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.units import mean_of
-from cfnade.readout import DIRECT_UP_TO, Readout, ReadoutConfig, ReadoutMaker
+from cfnade.readout import (
+    DIRECT_UP_TO,
+    FACTORS_UP_TO,
+    N_FACTORS,
+    Readout,
+    ReadoutConfig,
+    ReadoutMaker,
+)
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -205,10 +212,10 @@ class _Fitting:
         if self.training.choose_by is not None:
             metric_functions([self.training.choose_by])  # refuses unknown names
         reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
-        self.plan = _plan(known, self.model, reading, settings)
+        self.n_networks = n_networks_for(settings.get("n_networks"), known)
+        self.plan = _plan(known, self.model, reading, self.n_networks, settings)
         self.reading = replace(reading, direct=self.plan.direct > 0)
         self.seed, self.n_threads = settings.get("seed", 0), settings.get("n_threads")
-        self.n_networks = n_networks_for(settings.get("n_networks"), known)
         self.relative_rating = relative_rating
         self.callbacks = callbacks
         self.n_epochs_run = 0  # by this call, not resumed ones
@@ -403,19 +410,26 @@ def calibrate(scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatr
 
 
 def _plan(
-    known: CountMatrix, model: ModelConfig, reading: ReadoutConfig, settings: Mapping[str, Any]
+    known: CountMatrix,
+    model: ModelConfig,
+    reading: ReadoutConfig,
+    n_networks: int,
+    settings: Mapping[str, Any],
 ) -> MemoryPlan:
     """What fitting takes of memory, within the limit if there is one; tells it in the log."""
     limit = settings.get("memory_limit")
     has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
     if reading.direct and not has_direct:
         logger.info("no direct item-item path: %d items are too many for it", model.n_items)
+    n_factors = N_FACTORS if reading.factors and known.nnz <= FACTORS_UP_TO else 0
+    n_units = n_networks * model.n_hidden + n_factors
     plan = plan_memory(
         known.shape[0],
         known.nnz,
         model,
         TrainingConfig(**settings_of(TrainingConfig, settings)),
         direct=has_direct,
+        n_units=0 if n_units == model.n_hidden else n_units,
         limit=None if limit is None else parse_bytes(limit),
     )
     logger.info("%s", plan.describe())

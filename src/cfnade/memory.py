@@ -16,6 +16,7 @@ _INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
 _LEAST_BLOCK = 2**20
 _PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and what is made on the way
 _WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
+_WIDE_COPIES = 3  # what it is put together from, the whole, and one that is judged
 _WARM_COPIES = 4  # of users by hidden units, in the randomised SVD of a warm start
 _ANSWER_BYTES = 40  # id and score of a recommended item, and what is made on the way
 _BLOCK_COPIES = 3  # scores, the direct path's part of them, and what selecting marks
@@ -56,6 +57,9 @@ class MemoryPlan:
     warm_start: int
     """Of the closed form that training starts from; 0 without it."""
 
+    wide: int
+    """Of the whole network and what it is put together from; 0 if it is the one that is trained."""
+
     block: int
     """Of the scores that are held at once when judging."""
 
@@ -63,7 +67,7 @@ class MemoryPlan:
     def total(self) -> int:
         """At the same time at most: warm start, updates and direct path come one by one."""
         in_turn = max(self.warm_start, self.update, self.direct)
-        return _INTERPRETER + self.data + self.weights + in_turn + self.block
+        return _INTERPRETER + self.data + self.weights + self.wide + in_turn + self.block
 
     def describe(self) -> str:
         """In one line."""
@@ -73,6 +77,7 @@ class MemoryPlan:
             "an update": self.update,
             "warm start": self.warm_start,
             "direct path": self.direct,
+            "the whole network": self.wide,
             "a block of scores": self.block,
         }
         return f"fitting takes about {_told(self.total, parts)}"
@@ -85,6 +90,7 @@ def plan_memory(
     training: TrainingConfig,
     *,
     direct: bool,
+    n_units: int = 0,
     limit: int | None = None,
 ) -> MemoryPlan:
     """Estimate what fitting takes; with a limit, make it fit.
@@ -97,6 +103,8 @@ def plan_memory(
         model: The network.
         training: How it is trained.
         direct: Whether the direct path is asked for.
+        n_units: Hidden units of the whole network, if more than one network is trained or units
+            are added after training; 0 if not.
         limit: Bytes.
 
     Returns:
@@ -114,6 +122,7 @@ def plan_memory(
         update=4 * training.users_per_update(n_users) * n_targets * 2,
         direct=regression_bytes(n_users, n_items, n_pairs) if direct else 0,
         warm_start=4 * n_users * model.n_hidden * _WARM_COPIES if training.warm_start else 0,
+        wide=4 * 3 * n_items * n_units * _WIDE_COPIES,
         block=2 * BLOCK_BYTES,
     )
     if limit is None:

@@ -24,7 +24,7 @@ from cfnade.data.feedback import check_bool, check_number, confidence, popularit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.config import ModelConfig
-from cfnade.model.factors import item_factors
+from cfnade.model.factors import item_factors, largest_singular_value
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import with_values
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
@@ -36,12 +36,14 @@ DIRECT_UP_TO = 100_000
 SEARCH_L2_UP_TO = 10_000
 """Items up to which several L2 are tried: each takes seconds here, and longer above."""
 
-FACTORS_UP_TO = 2 * 10**8
-"""Users times items up to which a factorisation is added: it takes seconds to a minute."""
+FACTORS_UP_TO = 500_000
+"""Pairs up to which a factorisation is added, unless its gain is told: it takes some seconds there,
+longer above, and gives the more the fewer pairs there are to train a network on."""
 
 N_FACTORS = 256
 _N_ITERATIONS = 10
 _FACTOR_L2 = 28.0  # over the root of 1 + alpha: what searches of IMF end at, on most data
+_MOST_L2 = 0.1  # of the largest singular value, at which all factors would be 0
 _LINEAR_L2 = 0.1  # of that: a new history is held less than the factors were
 
 
@@ -170,7 +172,8 @@ class ReadoutMaker:
         """
         self.config = config
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
-        self.has_factors = config.factors and math.prod(ratings.shape) <= FACTORS_UP_TO
+        is_small = ratings.nnz <= FACTORS_UP_TO
+        self.has_factors = config.factors and (is_small or config.factor_gain is not None)
         self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
@@ -228,7 +231,7 @@ class ReadoutMaker:
             weights["neighbour_weight"] = gained
             config = replace(config, n_neighbours=gained.shape[1])
         whole = NumpyNetwork(config, weights)
-        if self.has_factors and readout.factor_gain and can_be_linear(config):
+        if readout.factor_gain and can_be_linear(config):
             units = self._linear_units(readout.factor_alpha, config)
             return units.beside(whole, readout.factor_gain)
         return whole
@@ -263,8 +266,8 @@ class ReadoutMaker:
         if alpha not in self._units:
             ratings = self._ratings
             n_factors = max(1, min(N_FACTORS, min(ratings.shape) // 2))
-            l2 = _FACTOR_L2 * math.sqrt(1.0 + alpha)
             sure = with_values(ratings, confidence(ratings.data, alpha))
+            l2 = min(_FACTOR_L2 * math.sqrt(1.0 + alpha), _MOST_L2 * largest_singular_value(sure))
             factors = item_factors(sure, n_factors, l2, _N_ITERATIONS, np.random.default_rng(0))
             self._units[alpha] = LinearUnits.from_factors(factors, _LINEAR_L2 * l2, ratings, config)
         return self._units[alpha]

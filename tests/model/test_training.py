@@ -137,6 +137,20 @@ def test_patience_is_asked_only_after_a_look(ratings):
     assert (len(trained.epochs), trained.best_epoch) == (6, 3)
 
 
+@pytest.mark.parametrize(
+    ("n_users", "patience", "look_every"),
+    [(100_000, 6, 2), (6_000, 7, 2), (1_900, 20, 5), (200, 25, 7)],
+)
+def test_with_few_users_patience_and_looks_count_updates(n_users, patience, look_every):
+    training = TrainingConfig()
+    assert training.patience_for(n_users) == patience
+    looks = [epoch for epoch in range(1, 30) if training.is_validated(epoch, n_users)]
+    assert looks[:2] == [look_every, 2 * look_every]
+    told = TrainingConfig(patience=3, validate_every=4)
+    assert told.patience_for(n_users) == 3 and told.is_validated(4, n_users)
+    assert not told.is_validated(look_every + 1, n_users) or look_every == 7
+
+
 def test_there_is_a_look_even_if_there_are_fewer_epochs_than_it_takes(ratings):
     training = changed(TRAINING, max_epochs=1, validate_every=2, patience=1)
     trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))

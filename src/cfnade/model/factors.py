@@ -6,12 +6,15 @@ neither, so the two err on different items. `model/units.py` gives its scores hi
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 _START = 0.01  # spread of the first factors
+_POWER_STEPS = 20
 
 
 def item_factors(
@@ -82,3 +85,20 @@ def solve_rows(
             factor = cho_factor(gram + (Y.T * beyond) @ Y, check_finite=False)
             found[row] = cho_solve(factor, Y.T @ c, check_finite=False)
     return found
+
+
+def largest_singular_value(matrix: csr_array) -> float:
+    """Of a matrix without negative entries, by the power method.
+
+    With this for `l2` the best factors of such confidences are all 0.
+    """
+    vector = np.ones(matrix.shape[1], dtype=np.float64)
+    value = 0.0
+    for _ in range(_POWER_STEPS):
+        vector = matrix.T @ (matrix @ vector)
+        length = float(np.linalg.norm(vector))
+        if length == 0.0:
+            return 0.0
+        vector /= length
+        value = math.sqrt(length)
+    return value

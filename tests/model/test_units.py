@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cfnade.data.feedback import confidence
+from cfnade.model.inputs import input_weight, with_values
+from cfnade.model.units import LinearUnits, can_be_linear, mean_of
+from cfnade.model.weights import wrong_weights
+from tests.networks import random_counts, random_numpy_network
+
+N_ITEMS = 20
+
+
+@pytest.fixture
+def ratings():
+    counts = random_counts(40, N_ITEMS)
+    counts.data = counts.data / counts.data.max()
+    return counts
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_layers": 3}, {"activation": "silu"}])
+def test_the_mean_of_networks_is_a_network(ratings, settings):
+    networks = [random_numpy_network(n_neighbours=0, seed=s, **settings) for s in range(3)]
+    mean = mean_of(networks)
+    expected = np.mean([network.logits(ratings) for network in networks], axis=0)
+    np.testing.assert_allclose(mean.logits(ratings), expected, atol=1e-5)
+    assert mean.config.n_hidden == 3 * networks[0].config.n_hidden
+    assert wrong_weights(mean.config, mean.weights) is None
+
+
+def test_the_mean_of_one_network_is_itself():
+    network = random_numpy_network(n_neighbours=0)
+    assert mean_of([network]) is network
+
+
+@pytest.mark.parametrize("activation", ["tanh", "identity"])
+def test_linear_units_add_scores_of_the_spread_that_is_asked_for(ratings, activation):
+    network = random_numpy_network(activation=activation)
+    factors = np.random.default_rng(1).normal(size=(N_ITEMS, 5)).astype(np.float32)
+    units = LinearUnits.from_factors(factors, 2.0, ratings, network.config)
+    wider = units.beside(network, 1.5)
+    assert wrong_weights(wider.config, wider.weights) is None
+    added = wider.logits(ratings) - network.logits(ratings)
+    assert added.std() == pytest.approx(1.5, rel=0.02)
+    context = with_values(ratings, confidence(ratings.data, network.config.alpha))
+    x = with_values(ratings, input_weight(context, network.config))
+    scores = x @ factors @ np.linalg.inv(factors.T @ factors + 2.0 * np.eye(5)) @ factors.T
+    expected = 1.5 * scores / scores.std()
+    if activation == "identity":
+        np.testing.assert_allclose(added, expected, atol=1e-4)
+    assert np.abs(added - expected).max() < 0.05 * np.abs(expected).max()  # a tanh bends a little
+    assert np.corrcoef(added.ravel(), expected.ravel())[0, 1] > 0.999
+
+
+def test_factors_of_nothing_add_nothing(ratings):
+    network = random_numpy_network()
+    units = LinearUnits.from_factors(
+        np.zeros((N_ITEMS, 3), np.float32), 2.0, ratings, network.config
+    )
+    wider = units.beside(network, 1.0)
+    np.testing.assert_allclose(wider.logits(ratings), network.logits(ratings), atol=1e-6)
+
+
+def test_a_place_for_linear_units_is_one_layer_that_is_straight_at_nothing():
+    told = [{}, {"activation": "identity"}, {"activation": "relu"}, {"n_layers": 2}]
+    networks = [random_numpy_network(**settings) for settings in told]
+    assert [can_be_linear(n.config) for n in networks] == [True, True, False, False]
