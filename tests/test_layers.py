@@ -28,7 +28,7 @@ LAYERS = [
     ["model.checkpoint", "model.artifact", "model.training"],
     ["explanation", "filters", "model.onnx_export", "similarity"],
     ["evaluation.tuning"],
-    ["memory", "readout", "settings_file"],
+    ["memory", "readout", "settings_file", "several"],
     ["fit_validation"],
     ["fitting"],
     ["growing"],

@@ -18,9 +18,10 @@ from cfnade.data.simulate import SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
 from cfnade.fit_validation import ValidationConfig
-from cfnade.fitting import Callbacks, n_networks_for
+from cfnade.fitting import Callbacks
 from cfnade.model.config import ITEM_L2, PRESETS, ModelConfig, TrainingConfig, usual_item_l2
 from cfnade.readout import ReadoutConfig
+from cfnade.several import NetworksConfig
 from tests.networks import random_counts, random_model
 
 SMALL = {
@@ -193,7 +194,7 @@ def test_the_constructor_stores_its_keywords_and_clone_copies_them():
 
 def test_defaults_are_those_of_the_configurations():
     parameters = inspect.signature(ImplicitCFNADE).parameters
-    for config in (ModelConfig, TrainingConfig, ReadoutConfig, ValidationConfig):
+    for config in (ModelConfig, TrainingConfig, ReadoutConfig, ValidationConfig, NetworksConfig):
         for name, field in config.__dataclass_fields__.items():
             if name not in ("n_items", "n_neighbours", "seed"):
                 assert parameters[name].default == field.default, name
@@ -370,8 +371,8 @@ def test_several_networks_are_trained_where_items_have_few_watchers():
     assert sparse.nnz < 10 * 200
     dense = group_counts()
     assert dense.nnz > 10 * dense.shape[1]
-    assert n_networks_for(None, sparse) == 4 and n_networks_for(None, dense) == 1
-    assert n_networks_for(2, sparse) == 2 and n_networks_for(3, dense) == 3
+    assert NetworksConfig().n_for(sparse) == 4 and NetworksConfig().n_for(dense) == 1
+    assert NetworksConfig(2).n_for(sparse) == 2 and NetworksConfig(3).n_for(dense) == 3
     for wrong in (0, 1.5, "two", True):
         with pytest.raises(ConfigError, match="n_networks"):
             ImplicitCFNADE(n_networks=wrong).fit(dense)

@@ -30,7 +30,7 @@ from cfnade.fit_validation import (
     refits,
 )
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
-from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig, check_at_least
+from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.units import mean_of
 from cfnade.readout import (
@@ -41,6 +41,7 @@ from cfnade.readout import (
     ReadoutConfig,
     ReadoutMaker,
 )
+from cfnade.several import NetworksConfig
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -52,14 +53,6 @@ _NEXT_SEED = 1_000_003  # from one network to the next: fits with seeds 0, 1, 2 
 
 SEARCH_UP_TO = 2 * 10**8
 """Users times items up to which several strengths of L2 are tried: some minutes."""
-
-FEW_WATCHERS = 10
-"""Of an item, on average, below which several networks are trained: one learns much that is chance.
-Above it four gain half a per cent of MPR, which is not worth their time; on Last.fm with all its
-artists, where it is 4, six per cent."""
-
-SEVERAL = 4
-"""So many, then."""
 
 READOUT_USERS = 2_000
 """Held-out users at most that the readout is chosen on: it is judged dozens of times."""
@@ -128,8 +121,8 @@ def fit_network(
 
     Args:
         known: Counts to learn from, (n_users, n_items).
-        settings: Fields of `ModelConfig`, `TrainingConfig`, `ReadoutConfig` and
-            `ValidationConfig` by name, `n_threads` and `memory_limit`.
+        settings: Fields of `ModelConfig`, `TrainingConfig`, `ReadoutConfig`, `ValidationConfig`
+            and `NetworksConfig` by name, `n_threads` and `memory_limit`.
         validation: Held-out counts to stop early on, disjoint from `known`; if None, a part of
             `known` is held out. One given is never trained on.
         relative_rating: Fitted count distributions; None fits them on what is trained on.
@@ -212,7 +205,7 @@ class _Fitting:
         if self.training.choose_by is not None:
             metric_functions([self.training.choose_by])  # refuses unknown names
         reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
-        self.n_networks = n_networks_for(settings.get("n_networks"), known)
+        self.n_networks = NetworksConfig(**settings_of(NetworksConfig, settings)).n_for(known)
         self.plan = _plan(known, self.model, reading, self.n_networks, settings)
         self.reading = replace(reading, direct=self.plan.direct > 0)
         self.seed, self.n_threads = settings.get("seed", 0), settings.get("n_threads")
@@ -377,15 +370,6 @@ class _FoundReadout:
     readout: Readout
     mpr: float | None = None
     calibrator: Calibrator | None = None
-
-
-def n_networks_for(told: int | None, known: CountMatrix) -> int:
-    """How many networks are trained: as told, or several where items have few watchers."""
-    if told is None:
-        is_sparse = known.nnz < FEW_WATCHERS * known.shape[1]
-        return SEVERAL if is_sparse and math.prod(known.shape) <= SEARCH_UP_TO else 1
-    check_at_least("n_networks", told, 1)
-    return told
 
 
 def _calibrate(

@@ -61,6 +61,7 @@ SPACE: Mapping[str, Between | OneOf] = {
 """By setting; what each does is told in `cfnade.model.config` and `cfnade.readout`.
 
 What is not here keeps the preset's value. The number of epochs and the readout (`direct_l2`,
-`direct_neighbours`, `direct_gain`, `popularity_tilt`) need no search: every fit finds them on
-validation by itself. `batch_size`, `schedule` and `zero_share` trade time for accuracy, which a
-search for accuracy alone would answer in one way; depth did not pay on any data tried."""
+`direct_neighbours`, `direct_gain`, `popularity_tilt`, `factor_alpha`, `factor_gain`) need no
+search: every fit finds them on validation by itself. `n_networks`, `batch_size`, `schedule` and
+`zero_share` trade time for accuracy, which a search for accuracy alone would answer in one way;
+depth did not pay on any data tried."""

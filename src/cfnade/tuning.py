@@ -195,7 +195,9 @@ class _Attempt:
     ) -> ImplicitCFNADE:
         """Fit, and judge on validation; `check` is called after every update."""
         model = ImplicitCFNADE.from_preset(
-            self.preset, **{"random_state": self.seed, **self.changes, **settings}
+            self.preset,
+            # One network is enough to tell settings apart.
+            **{"random_state": self.seed, "n_networks": 1, **self.changes, **settings},
         )
         return model.fit(
             self.validation.train,

@@ -181,3 +181,24 @@ def test_the_regularisation_of_imf_grows_with_the_root_of_alpha(data):
             validation, max_trials=1
         )
         assert search.best.settings["regularization"] == expected
+
+
+def test_trials_train_one_network_and_the_last_one_as_many_as_a_fit_does(data):
+    validation = Protocol(data).validation
+    several = CFNADEContender(grid={"alpha": (3.0, 30.0)}, changes={**SMALL, "n_networks": 3})
+    told = []
+    search = several.search(
+        validation, max_trials=3, on_trial=lambda done, most, trial: told.append((done, most))
+    )
+    assert [trial.settings["n_networks"] for trial in search.trials] == [1, 1, 3]
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    single, last = min(search.trials[:2], key=lambda trial: trial.cost), search.trials[2]
+    assert last.settings["alpha"] == single.settings["alpha"]
+    fitted = several.fit(validation.train, last.settings, None)
+    assert fitted.scorer_.network.config.n_hidden >= 3 * SMALL["n_hidden"]
+    (only,) = several.search(validation, max_trials=1).trials
+    assert only.settings["n_networks"] == 3
+    as_given = CFNADEContender(grid={}, changes={**SMALL, "n_networks": 2})
+    assert [t.settings["n_networks"] for t in as_given.search(validation, max_trials=9).trials] == [
+        2
+    ]

@@ -14,10 +14,10 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.baseline_contenders import BASELINES, WEAK_START, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
-from cfnade.fitting import n_networks_for
 from cfnade.model.config import usual_item_l2
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
+from cfnade.several import NetworksConfig
 
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
 """Regularisation of IMF over the root of 1 + alpha."""
@@ -182,13 +182,13 @@ class CFNADEContender:
         for the last.
         """
         preset = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
-        n_networks = n_networks_for(preset["n_networks"], validation.train)
         start = {name: preset[name] for name in self.grid}
         if start.get("item_l2", 0.0) is None:
             start["item_l2"] = usual_item_l2(validation.train.nnz, *validation.train.shape)
 
-        def attempt(settings: dict[str, Any]) -> Trial:
-            model = self._model({"n_networks": 1, **settings}, validation.relative_rating)
+        def attempt(settings: dict[str, Any], n_networks: int) -> Trial:
+            settings = {**settings, "n_networks": n_networks}
+            model = self._model(settings, validation.relative_rating)
             model.fit(validation.train, validation=validation.held_out)
             if model.validation_mpr_ is None:
                 raise TrainingError("CF-NADE was not validated; is there a validation part?")
@@ -202,15 +202,25 @@ class CFNADEContender:
             metrics = validation.metrics(model)
             return Trial(chosen, metrics["mpr"], metrics, calibrator=model.calibrator_)
 
-        n_single = max_trials if n_networks == 1 else max(1, max_trials - 1)
+        n_networks = NetworksConfig(preset["n_networks"]).n_for(validation.train)
+        if n_networks == 1 or max_trials == 1 or not self.grid:
+            return coordinate_search(
+                lambda settings: attempt(settings, n_networks),
+                start,
+                self.grid,
+                max_trials=max_trials,
+                on_trial=on_trial,
+            )
         search = coordinate_search(
-            attempt, start, self.grid, max_trials=n_single, on_trial=on_trial
+            lambda settings: attempt(settings, 1),
+            start,
+            self.grid,
+            max_trials=max_trials - 1,
+            on_trial=on_trial,
         )
-        if n_networks == 1 or max_trials == 1:
-            return search
         started = time.perf_counter()
-        chosen = {name: search.best.settings[name] for name in start}
-        trials = [*search.trials, attempt({**chosen, "n_networks": n_networks})]
+        best = {name: search.best.settings[name] for name in start}
+        trials = [*search.trials, attempt(best, n_networks)]
         if on_trial is not None:
             on_trial(len(trials), max_trials, trials[-1])
         return Search(trials, search.seconds + time.perf_counter() - started)
@@ -219,8 +229,7 @@ class CFNADEContender:
         self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
     ) -> ImplicitCFNADE:
         """Fit on everything that may be known, for the number of epochs found."""
-        fixed = {"n_networks": 1, **settings, "validation_share": 0.0}
-        return self._model(fixed, relative_rating).fit(known)
+        return self._model({**settings, "validation_share": 0.0}, relative_rating).fit(known)
 
     def _model(
         self, settings: dict[str, Any], relative_rating: RelativeRating | None
