@@ -89,8 +89,11 @@ def test_training_new_items_alone_leaves_the_others_to_the_bit(model):
 def test_training_all_moves_known_items_too(model):
     before = {n: np.array(w) for n, w in model.scorer_.network.weights.items()}
     model.partial_fit(interactions(group_counts()), n_epochs=2)
-    for name in ("like_weight", "output_weight", "output_bias", "dislike_weight"):
-        assert (model.scorer_.network.weights[name][:N_KNOWN] != before[name]).any(), name
+    own = slice(model.scorer_.network.config.n_own)
+    for name in ("like_weight", "output_weight", "dislike_weight"):
+        now = model.scorer_.network.weights[name][:N_KNOWN, own]
+        assert (now != before[name][:, own]).any(), name
+    assert (model.scorer_.network.weights["output_bias"][:N_KNOWN] != before["output_bias"]).any()
 
 
 def test_more_rows_of_known_items_are_learnt_from(first, model):
@@ -298,3 +301,25 @@ def test_callbacks_hear_of_every_epoch(model):
     callbacks = Callbacks(on_epoch=lambda epoch: epochs.append(epoch.number))
     model.partial_fit(interactions(group_counts()), n_epochs=3, callbacks=callbacks)
     assert epochs == [1, 2, 3] == [epoch.number for epoch in model.epochs_]
+
+
+def test_factors_are_no_part_of_what_is_trained(first):
+    assert first.scorer_.network.config.n_linear > 0
+    known = interactions(group_counts()[:40, :N_KNOWN], IDS[:N_KNOWN])
+    grown = ImplicitCFNADE(**first.get_params())
+    grown.__dict__.update(first.__dict__)
+    grown.partial_fit(known, n_epochs=3)
+    before, after = first.scorer_.network, grown.scorer_.network
+    own = before.config.n_own
+    assert after.config.n_own == own
+    for name in ("like_weight", "output_weight"):
+        linear, trained = (
+            (network.weights[name][:, own:], network.weights[name][:, :own])
+            for network in (before, after)
+        )
+        np.testing.assert_array_equal(linear[0], trained[0])  # fewer pairs than before: kept
+        assert np.abs(linear[1] - trained[1]).max() > 0.01
+    assert after.config.n_linear == before.config.n_linear
+    grown.partial_fit(interactions(group_counts()), n_epochs=1)  # more pairs: found anew
+    assert grown.scorer_.network.config.n_linear == 10
+    assert grown.scorer_.network.weights["like_weight"].shape == (20, own + 10)

@@ -42,6 +42,17 @@ def test_a_limit_costs_scores_held_at_once_first_and_the_direct_path_then():
         plan_memory(**PAPER, direct=True, limit=10**9)
 
 
+def test_several_networks_and_factors_take_room_and_a_refusal_names_them():
+    small = {**PAPER, "n_users": 2_000, "n_pairs": 80_000}
+    one, four = (plan_memory(**small, direct=True, n_networks=n) for n in (1, 4))
+    assert one.wide == 0 and four.wide == 3 * 4 * 3 * 17_348 * 4 * 256
+    assert four.total - one.total == four.wide and "the whole network" in four.describe()
+    both = plan_memory(**small, direct=False, n_networks=4, n_factors=256)
+    assert both.wide == 1.25 * four.wide and both.factors > 4 * 256 * (2_000 + 17_348)
+    with pytest.raises(ConfigError, match="n_networks=1 or factors=False"):
+        plan_memory(**small, direct=True, n_networks=4, limit=10**9)
+
+
 def test_the_papers_scale_takes_less_than_four_gibibytes():
     assert plan_memory(**PAPER, direct=True).total < 4 * 2**30
 

@@ -9,7 +9,7 @@ from cfnade.data.feedback import popularity_logit
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError
 from cfnade.evaluation.evaluate import evaluate
-from cfnade.model.factors import item_factors
+from cfnade.model.factors import als_item_factors
 from cfnade.model.neighbours import NeighbourRegression, direct_weight
 from cfnade.readout import GRID, Readout, ReadoutConfig, ReadoutMaker
 from tests.networks import random_counts, random_numpy_network
@@ -32,7 +32,9 @@ def network():
 def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
     direct = {"direct_l2": 7.0, "direct_neighbours": 4, "direct_gain": 3.0}
     readout = Readout(**direct, popularity_tilt=-0.25, factor_gain=0.0)
-    actual = ReadoutMaker(ReadoutConfig(), ratings).add(network, readout).logits(ratings)
+    actual = (
+        ReadoutMaker(ReadoutConfig(), ratings, network.config).add(network, readout).logits(ratings)
+    )
     neighbours, weight = NeighbourRegression(ratings).neighbours(7.0, 4)
     likes = (ratings.toarray() > 0).astype(float)
     expected = network.logits(ratings) + 3.0 * likes @ direct_weight(neighbours, weight).toarray()
@@ -41,13 +43,13 @@ def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
 
 
 def test_factors_add_the_scores_of_a_new_user_in_a_factorisation(ratings, network):
-    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings)
+    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings, network.config)
     readout = Readout(direct_neighbours=0, factor_alpha=50.0, factor_gain=2.0)
     added = maker.add(network, readout).logits(ratings) - network.logits(ratings)
 
     C = np.where(ratings.toarray() > 0, 1.0 + 50.0 * ratings.toarray(), 0.0)
     l2 = min(28.0 * 51.0**0.5, 0.1 * np.linalg.svd(C)[1][0])
-    Y = item_factors(csr_array(C), N_ITEMS // 2, l2, 10, np.random.default_rng(0))
+    Y = als_item_factors(csr_array(C), N_ITEMS // 2, l2, 10, np.random.default_rng(0))
     scale = ratings.toarray() * network.config.alpha + (ratings.toarray() > 0)
     x = scale / np.sqrt(np.maximum(scale.sum(axis=1, keepdims=True), 1e-9))
     expected = x @ Y @ np.linalg.inv(Y.T @ Y + 0.1 * l2 * np.eye(Y.shape[1])) @ Y.T
@@ -60,7 +62,7 @@ def test_factors_add_the_scores_of_a_new_user_in_a_factorisation(ratings, networ
 @pytest.mark.parametrize("changes", [{"n_layers": 2}, {"activation": "relu"}])
 def test_units_that_bend_at_once_are_given_no_factors(ratings, changes):
     network = random_numpy_network(N_ITEMS, n_neighbours=0, **changes)
-    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings)
+    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings, network.config)
     readout = maker.choose(network, lambda tried: 1.0)
     assert readout.factor_gain == 0.0 and readout.settings()["factors"] is False
     assert maker.add(network, Readout(direct_neighbours=0)).config == network.config
@@ -68,7 +70,9 @@ def test_units_that_bend_at_once_are_given_no_factors(ratings, changes):
 
 def test_the_network_itself_is_not_changed(ratings, network):
     before = network.logits(ratings)
-    ReadoutMaker(ReadoutConfig(), ratings).add(network, Readout(popularity_tilt=0.5))
+    ReadoutMaker(ReadoutConfig(), ratings, network.config).add(
+        network, Readout(popularity_tilt=0.5)
+    )
     np.testing.assert_array_equal(network.logits(ratings), before)
 
 
@@ -93,7 +97,7 @@ def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
             far += abs(np.log(getattr(tried, name) / getattr(wanted, name)))
         return far
 
-    maker = Told(ReadoutConfig(direct_neighbours=7), ratings)
+    maker = Told(ReadoutConfig(direct_neighbours=7), ratings, network.config)
     assert maker.choose(network, judge) == wanted
 
 
@@ -101,14 +105,14 @@ def test_all_fixed_means_one_look(ratings, network):
     fixed = {"direct_l2": 5.0, "direct_neighbours": 2, "direct_gain": 1.5, "popularity_tilt": 0.3}
     fixed |= {"factor_alpha": 30.0, "factor_gain": 0.7}
     looks = []
-    readout = ReadoutMaker(ReadoutConfig(**fixed), ratings).choose(
+    readout = ReadoutMaker(ReadoutConfig(**fixed), ratings, network.config).choose(
         network, lambda tried: float(len(looks.append(tried) or looks))
     )
     assert readout == Readout(**fixed) and len(looks) == 1
 
 
 def test_without_paths_popularity_alone_is_looked_for(ratings, network):
-    maker = ReadoutMaker(ReadoutConfig(direct=False, factors=False), ratings)
+    maker = ReadoutMaker(ReadoutConfig(direct=False, factors=False), ratings, network.config)
     tried = []
 
     def judge(candidate):
@@ -119,6 +123,17 @@ def test_without_paths_popularity_alone_is_looked_for(ratings, network):
     assert readout.settings() == {"direct": False, "factors": False, "popularity_tilt": 0.0}
     assert all(candidate.config.n_neighbours == 0 for candidate in tried)
     assert 1 < len(tried) <= len(GRID["popularity_tilt"])
+
+
+@pytest.mark.parametrize(
+    "readout",
+    [Readout(), Readout(direct_neighbours=0), Readout(factor_gain=0.0, popularity_tilt=0.2)],
+)
+def test_a_readout_is_told_by_its_settings(readout):
+    again = Readout.from_settings(readout.settings())
+    assert again.settings() == readout.settings()
+    assert again.direct_neighbours == readout.direct_neighbours
+    assert again.factor_gain == readout.factor_gain
 
 
 def test_settings_of_a_readout_make_the_same_model_again():

@@ -196,7 +196,7 @@ def test_defaults_are_those_of_the_configurations():
     parameters = inspect.signature(ImplicitCFNADE).parameters
     for config in (ModelConfig, TrainingConfig, ReadoutConfig, ValidationConfig, NetworksConfig):
         for name, field in config.__dataclass_fields__.items():
-            if name not in ("n_items", "n_neighbours", "seed"):
+            if name not in ("n_items", "n_neighbours", "n_linear", "seed"):
                 assert parameters[name].default == field.default, name
 
 
@@ -343,15 +343,19 @@ def test_several_networks_are_one_whose_scores_are_their_mean():
     assert np.abs(alone[0] - alone[1]).max() > 0.1  # else the mean shows nothing
 
 
-def test_several_networks_are_resumed_where_one_stopped(tmp_path):
+@pytest.mark.parametrize("n_stop", [6, 10], ids=["second network", "trained again"])
+def test_several_networks_are_resumed_where_one_stopped(tmp_path, n_stop):
     settings = {**SMALL, "max_epochs": 4, "item_l2": 0.1, "n_networks": 2}
-    whole = ImplicitCFNADE(**settings).fit(group_counts())
-    n_left = 7  # epochs until somebody presses Ctrl-C, in the second network
+    epochs = []
+    count = Callbacks(on_epoch=epochs.append)
+    whole = ImplicitCFNADE(**settings).fit(group_counts(), callbacks=count)
+    n_whole, n_done = len(epochs), 0
+    assert n_whole == 4 + 3 * whole.best_epoch_ > n_stop
 
     def stop(epoch):
-        nonlocal n_left
-        n_left -= 1
-        if n_left == 0:
+        nonlocal n_done
+        n_done += 1
+        if n_done == n_stop:  # somebody presses Ctrl-C
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -363,7 +367,7 @@ def test_several_networks_are_resumed_where_one_stopped(tmp_path):
         group_counts(), callbacks=Callbacks(on_epoch=n_run.append), checkpoint=tmp_path, resume=True
     )
     np.testing.assert_array_equal(again.scores(group_counts()), whole.scores(group_counts()))
-    assert len(n_run) < 4 + 4 * whole.best_epoch_
+    assert len(n_run) == n_whole - n_done
 
 
 def test_several_networks_are_trained_where_items_have_few_watchers():

@@ -125,7 +125,8 @@ class Answers:
 
     @cached_property
     def _item_similarity(self) -> ItemSimilarity:
-        return ItemSimilarity(self.scorer.network.weights["output_weight"])
+        network = self.scorer.network  # linear units have a scale of their own
+        return ItemSimilarity(network.weights["output_weight"][:, : network.config.n_own])
 
     def similar_items(
         self, columns: NDArray[np.int64], n: int, candidates: Candidates
@@ -143,6 +144,7 @@ class Answers:
         """The rows of `among` whose hidden layers are most like those of each one asked about."""
 
         def hidden(histories: CountMatrix) -> NDArray[np.float32]:
-            return self.scorer.network.hidden(self.scorer.relative_rating.transform(histories))
+            ratings = self.scorer.relative_rating.transform(histories)
+            return self.scorer.network.hidden(ratings)[:, : self.scorer.network.config.n_own]
 
         return similar_histories(hidden, asked, among, n)

@@ -35,7 +35,6 @@ from cfnade.model.inference import NumpyNetwork
 from cfnade.model.units import mean_of
 from cfnade.readout import (
     DIRECT_UP_TO,
-    FACTORS_UP_TO,
     N_FACTORS,
     Readout,
     ReadoutConfig,
@@ -228,7 +227,7 @@ class _Fitting:
         best_epoch, epochs = trained.best_epoch, trained.epochs
         fixed: dict[str, Any] = {"item_l2": item_l2, "max_epochs": best_epoch}
         network = self._with_others("again", trained.network, train_counts, ratings, fixed)
-        maker = ReadoutMaker(self.reading, ratings.transform(train_counts))
+        maker = ReadoutMaker(self.reading, ratings.transform(train_counts), self.model)
         found = _FoundReadout(maker.start())
         if held_out is not None:
             found = self._read_out(maker, network, train_counts, held_out, ratings)
@@ -237,7 +236,7 @@ class _Fitting:
             del maker, trained, network  # they hold what the next ones need room for
             ratings = self._ratings_of(self.known)
             network = self._with_others("refit", None, self.known, ratings, fixed)
-            maker = ReadoutMaker(self.reading, ratings.transform(self.known))
+            maker = ReadoutMaker(self.reading, ratings.transform(self.known), self.model)
         scorer = NetworkScorer(maker.add(network, found.readout), ratings)
         return Fitted(
             scorer, best_epoch, item_l2, found.mpr, found.readout, found.calibrator, epochs
@@ -405,15 +404,15 @@ def _plan(
     has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
     if reading.direct and not has_direct:
         logger.info("no direct item-item path: %d items are too many for it", model.n_items)
-    n_factors = N_FACTORS if reading.factors and known.nnz <= FACTORS_UP_TO else 0
-    n_units = n_networks * model.n_hidden + n_factors
+    n_factors = N_FACTORS if reading.has_factors(known.nnz, model) else 0
     plan = plan_memory(
         known.shape[0],
         known.nnz,
         model,
         TrainingConfig(**settings_of(TrainingConfig, settings)),
         direct=has_direct,
-        n_units=0 if n_units == model.n_hidden else n_units,
+        n_networks=n_networks,
+        n_factors=n_factors,
         limit=None if limit is None else parse_bytes(limit),
     )
     logger.info("%s", plan.describe())

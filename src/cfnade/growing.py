@@ -21,6 +21,7 @@ from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import dislike_scale
 from cfnade.model.new_items import with_new_items
+from cfnade.model.units import apart
 from cfnade.readout import Readout, ReadoutConfig, ReadoutMaker
 from cfnade.threads import limited_threads
 
@@ -106,9 +107,12 @@ def grow(
     weights = {n: np.array(w) for n, w in before.weights.items() if n not in _READOUT_WEIGHTS}
     weights["output_bias"] -= tilt[:n_known]
     weights = with_new_items(weights, rated)
-    config = replace(before.config, n_items=n_items)
+    config, weights, units = apart(replace(before.config, n_items=n_items), weights)
     _check_memory(counts, config, training, settings.get("memory_limit"))
     weights["dislike_weight"] *= np.float32(dislike_scale(before.config) / dislike_scale(config))
+    # The mean of several networks has V divided by their number, where a step counts for more.
+    n_networks = max(1, config.n_hidden // settings.get("n_hidden", config.n_hidden))
+    training = replace(training, learning_rate=training.learning_rate / n_networks)
     epochs: list[Epoch] = []
     is_trained = np.arange(n_items) >= n_known if train_items == "new" else np.ones(n_items, bool)
     with limited_threads(settings.get("n_threads")):
@@ -128,11 +132,18 @@ def grow(
         weights["output_bias"] = weights["output_bias"] + tilt
         if keeps_known:
             weights["output_bias"][:n_known] = before.weights["output_bias"]  # to the bit
+        has_most = not keeps_known and all(counts.nnz >= d.get("n_pairs", 0) for d in seen)
+        reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
+        maker = ReadoutMaker(reading, rated, config)
         if config.n_neighbours:
-            has_most = not keeps_known and all(counts.nnz >= d.get("n_pairs", 0) for d in seen)
-            maker = ReadoutMaker(ReadoutConfig(**settings_of(ReadoutConfig, settings)), rated)
             weights |= _neighbours(before, maker, readout, keep=0 if has_most else n_known)
-    return Grown(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
+        network = NumpyNetwork(config, weights)
+        if units is not None and has_most:
+            units = maker.linear_units(readout.factor_alpha)
+            network = units.beside(network, readout.factor_gain)
+        elif units is not None:
+            network = units.beside(network, 1.0)
+    return Grown(NetworkScorer(network, ratings), epochs)
 
 
 def _check_memory(

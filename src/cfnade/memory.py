@@ -16,6 +16,7 @@ _INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
 _LEAST_BLOCK = 2**20
 _PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and what is made on the way
 _WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
+_FACTOR_COPIES = 3  # of users, of items, and what is made of them on the way
 _WIDE_COPIES = 3  # what it is put together from, the whole, and one that is judged
 _WARM_COPIES = 4  # of users by hidden units, in the randomised SVD of a warm start
 _ANSWER_BYTES = 40  # id and score of a recommended item, and what is made on the way
@@ -60,13 +61,16 @@ class MemoryPlan:
     wide: int
     """Of the whole network and what it is put together from; 0 if it is the one that is trained."""
 
+    factors: int
+    """Of the factorisation; 0 without it."""
+
     block: int
     """Of the scores that are held at once when judging."""
 
     @property
     def total(self) -> int:
-        """At the same time at most: warm start, updates and direct path come one by one."""
-        in_turn = max(self.warm_start, self.update, self.direct)
+        """At the same time at most: warm start, updates, direct path, factors come one by one."""
+        in_turn = max(self.warm_start, self.update, self.direct, self.factors)
         return _INTERPRETER + self.data + self.weights + self.wide + in_turn + self.block
 
     def describe(self) -> str:
@@ -77,6 +81,7 @@ class MemoryPlan:
             "an update": self.update,
             "warm start": self.warm_start,
             "direct path": self.direct,
+            "factors": self.factors,
             "the whole network": self.wide,
             "a block of scores": self.block,
         }
@@ -90,7 +95,8 @@ def plan_memory(
     training: TrainingConfig,
     *,
     direct: bool,
-    n_units: int = 0,
+    n_networks: int = 1,
+    n_factors: int = 0,
     limit: int | None = None,
 ) -> MemoryPlan:
     """Estimate what fitting takes; with a limit, make it fit.
@@ -103,8 +109,8 @@ def plan_memory(
         model: The network.
         training: How it is trained.
         direct: Whether the direct path is asked for.
-        n_units: Hidden units of the whole network, if more than one network is trained or units
-            are added after training; 0 if not.
+        n_networks: Trained, one after the other.
+        n_factors: Hidden units that are added after training.
         limit: Bytes.
 
     Returns:
@@ -114,6 +120,7 @@ def plan_memory(
         ConfigError: If it cannot fit.
     """
     n_items = model.n_items
+    n_units = n_networks * model.n_hidden + n_factors
     share = training.context_share
     n_targets = n_items if share is None else int((1.0 - share) * n_items) + 1
     plan = MemoryPlan(
@@ -122,7 +129,8 @@ def plan_memory(
         update=4 * training.users_per_update(n_users) * n_targets * 2,
         direct=regression_bytes(n_users, n_items, n_pairs) if direct else 0,
         warm_start=4 * n_users * model.n_hidden * _WARM_COPIES if training.warm_start else 0,
-        wide=4 * 3 * n_items * n_units * _WIDE_COPIES,
+        wide=0 if n_units == model.n_hidden else 4 * 3 * n_items * n_units * _WIDE_COPIES,
+        factors=4 * (n_users + n_items) * n_factors * _FACTOR_COPIES,
         block=2 * BLOCK_BYTES,
     )
     if limit is None:
@@ -134,6 +142,7 @@ def plan_memory(
     raise ConfigError(
         f"{fitting.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or use "
         "fewer items, hidden units or users in a batch"
+        + (", n_networks=1 or factors=False" if plan.wide else "")
     )
 
 

@@ -24,7 +24,7 @@ from cfnade.data.feedback import check_bool, check_number, confidence, popularit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.config import ModelConfig
-from cfnade.model.factors import item_factors, largest_singular_value
+from cfnade.model.factors import als_item_factors, largest_singular_value
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import with_values
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
@@ -37,8 +37,8 @@ SEARCH_L2_UP_TO = 10_000
 """Items up to which several L2 are tried: each takes seconds here, and longer above."""
 
 FACTORS_UP_TO = 500_000
-"""Pairs up to which a factorisation is added, unless its gain is told: it takes some seconds there,
-longer above, and gives the more the fewer pairs there are to train a network on."""
+"""Pairs up to which a factorisation is added, unless its gain is told: each takes up to half a
+minute there, and gives the more the fewer pairs there are to train a network on."""
 
 N_FACTORS = 256
 _N_ITERATIONS = 10
@@ -87,8 +87,12 @@ class Readout:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Readout:
         """What `settings` told, and the usual for the rest."""
-        names = [f.name for f in fields(cls) if f.name in settings]
-        return cls(**{name: settings[name] for name in names})
+        told = {f.name: settings[f.name] for f in fields(cls) if f.name in settings}
+        if not settings.get("direct", True):
+            told["direct_neighbours"] = 0
+        if not settings.get("factors", True):
+            told["factor_gain"] = 0.0
+        return cls(**told)
 
 
 @dataclass(frozen=True)
@@ -116,14 +120,20 @@ class ReadoutConfig:
     popular ones."""
 
     factors: bool = True
-    """Add the scores of a matrix factorisation, in hidden units of their own: one more reason why
-    the saved network is wider than `n_hidden`. Not in the paper."""
+    """Add the scores of a matrix factorisation, in up to 256 hidden units of their own, beside the
+    `n_hidden` that are trained; with more than 500,000 pairs only if `factor_gain` is told. Needs a
+    single layer of tanh or identity. Not in the paper."""
 
     factor_alpha: float | None = None
     """Rate of confidence of the factorisation."""
 
     factor_gain: float | None = None
     """Factor on its scores, which have a spread of 1 without it."""
+
+    def has_factors(self, n_pairs: int, model: ModelConfig) -> bool:
+        """Whether a factorisation is added to such a network of so many pairs."""
+        is_wanted = n_pairs <= FACTORS_UP_TO or self.factor_gain is not None
+        return self.factors and is_wanted and can_be_linear(model)
 
     def __post_init__(self) -> None:
         check_bool("direct", self.direct)
@@ -163,17 +173,17 @@ GRID: dict[str, tuple[float, ...]] = {
 class ReadoutMaker:
     """Adds a readout to networks trained on the same ratings."""
 
-    def __init__(self, config: ReadoutConfig, ratings: csr_array) -> None:
+    def __init__(self, config: ReadoutConfig, ratings: csr_array, model: ModelConfig) -> None:
         """Prepare.
 
         Args:
             config: What is fixed.
             ratings: Relative ratings that the networks were trained on, (n_users, n_items).
+            model: What the networks are, but for their width.
         """
-        self.config = config
+        self.config, self.model = config, model
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
-        is_small = ratings.nnz <= FACTORS_UP_TO
-        self.has_factors = config.factors and (is_small or config.factor_gain is not None)
+        self.has_factors = config.has_factors(ratings.nnz, model)
         self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
@@ -199,8 +209,7 @@ class ReadoutMaker:
         """
         start = self.start()
         grid = {name: values for name, values in GRID.items() if getattr(self.config, name) is None}
-        if not self.has_factors or not can_be_linear(network.config):
-            start = replace(start, factor_gain=0.0)
+        if not self.has_factors:
             grid = {name: v for name, v in grid.items() if not name.startswith("factor")}
         if not self.has_direct:
             grid = {name: v for name, v in grid.items() if not name.startswith("direct")}
@@ -219,6 +228,8 @@ class ReadoutMaker:
 
     def add(self, network: NumpyNetwork, readout: Readout) -> NumpyNetwork:
         """The network with the readout; shares the memory of its weights."""
+        if self.has_factors and readout.factor_gain:
+            network = self.linear_units(readout.factor_alpha).beside(network, readout.factor_gain)
         weights, config = dict(network.weights), network.config
         if readout.popularity_tilt:
             popularity = popularity_logit(self._ratings)  # (n_items,)
@@ -230,11 +241,7 @@ class ReadoutMaker:
             gained = np.float32(readout.direct_gain) * weight[:, : readout.direct_neighbours]
             weights["neighbour_weight"] = gained
             config = replace(config, n_neighbours=gained.shape[1])
-        whole = NumpyNetwork(config, weights)
-        if readout.factor_gain and can_be_linear(config):
-            units = self._linear_units(readout.factor_alpha, config)
-            return units.beside(whole, readout.factor_gain)
-        return whole
+        return NumpyNetwork(config, weights)
 
     def neighbours(
         self, readout: Readout, n_neighbours: int
@@ -261,13 +268,16 @@ class ReadoutMaker:
             self._found[l2] = self._regression.neighbours(l2, n_kept)
         return self._found[l2]
 
-    def _linear_units(self, alpha: float, config: ModelConfig) -> LinearUnits:
+    def linear_units(self, alpha: float) -> LinearUnits:
         """Units with the scores of a factorisation, for one of its alphas."""
         if alpha not in self._units:
             ratings = self._ratings
             n_factors = max(1, min(N_FACTORS, min(ratings.shape) // 2))
             sure = with_values(ratings, confidence(ratings.data, alpha))
             l2 = min(_FACTOR_L2 * math.sqrt(1.0 + alpha), _MOST_L2 * largest_singular_value(sure))
-            factors = item_factors(sure, n_factors, l2, _N_ITERATIONS, np.random.default_rng(0))
-            self._units[alpha] = LinearUnits.from_factors(factors, _LINEAR_L2 * l2, ratings, config)
+            rng = np.random.default_rng(0)
+            factors = als_item_factors(sure, n_factors, l2, _N_ITERATIONS, rng)
+            self._units[alpha] = LinearUnits.from_factors(
+                factors, _LINEAR_L2 * l2, ratings, self.model
+            )
         return self._units[alpha]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model.factors import item_factors, largest_singular_value, solve_rows
+from cfnade.model.factors import als_item_factors, largest_singular_value, solve_rows
 from tests.networks import random_counts
 
 
@@ -51,7 +51,7 @@ def test_iterations_lower_the_cost():
     confidence = confidences()
     costs = []
     for n_iterations in (1, 2, 5, 20):
-        items = item_factors(confidence, 4, 0.5, n_iterations, np.random.default_rng(0))
+        items = als_item_factors(confidence, 4, 0.5, n_iterations, np.random.default_rng(0))
         costs.append(cost(confidence, solve_rows(confidence, items, 0.5), items, 0.5))
     assert costs == sorted(costs, reverse=True) and costs[-1] < costs[0]
 
@@ -59,7 +59,7 @@ def test_iterations_lower_the_cost():
 def test_nobody_s_item_has_no_factors_and_nobody_s_history_neither():
     confidence = confidences().toarray()
     confidence[:, 3] = confidence[5] = 0.0
-    items = item_factors(csr_array(confidence), 4, 0.5, 5, np.random.default_rng(0))
+    items = als_item_factors(csr_array(confidence), 4, 0.5, 5, np.random.default_rng(0))
     assert not items[3].any() and items[2].any()
     assert not solve_rows(csr_array(confidence), items, 0.5)[5].any()
 
@@ -69,6 +69,6 @@ def test_all_factors_are_nothing_from_the_largest_singular_value_on():
     largest = largest_singular_value(confidence)
     assert largest == pytest.approx(np.linalg.svd(confidence.toarray())[1][0], rel=1e-4)
     for l2, is_nothing in ((1.2 * largest, True), (0.3 * largest, False)):
-        items = item_factors(confidence, 3, l2, 60, np.random.default_rng(0))
+        items = als_item_factors(confidence, 3, l2, 60, np.random.default_rng(0))
         assert (np.abs(items).max() < 1e-6) == is_nothing
     assert largest_singular_value(csr_array((3, 4))) == 0.0

@@ -146,9 +146,14 @@ def test_with_few_users_patience_and_looks_count_updates(n_users, patience, look
     assert training.patience_for(n_users) == patience
     looks = [epoch for epoch in range(1, 30) if training.is_validated(epoch, n_users)]
     assert looks[:2] == [look_every, 2 * look_every]
-    told = TrainingConfig(patience=3, validate_every=4)
-    assert told.patience_for(n_users) == 3 and told.is_validated(4, n_users)
-    assert not told.is_validated(look_every + 1, n_users) or look_every == 7
+    told = TrainingConfig(patience=3, validate_every=4, max_epochs=10)
+    assert told.patience_for(n_users) == 3
+    assert [e for e in range(1, 11) if told.is_validated(e, n_users)] == [4, 8]
+    soon = TrainingConfig(patience=3)  # or a single look would end it
+    looks = [epoch for epoch in range(1, 10) if soon.is_validated(epoch, n_users)]
+    assert looks[0] == min(look_every, 3)
+    short = TrainingConfig(max_epochs=12)
+    assert short.is_validated(min(look_every, 3), n_users)
 
 
 def test_there_is_a_look_even_if_there_are_fewer_epochs_than_it_takes(ratings):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -211,19 +210,19 @@ class CFNADEContender:
                 max_trials=max_trials,
                 on_trial=on_trial,
             )
+        tell = on_trial or (lambda n_done, n_most, trial: None)
         search = coordinate_search(
             lambda settings: attempt(settings, 1),
             start,
             self.grid,
             max_trials=max_trials - 1,
-            on_trial=on_trial,
+            on_trial=lambda n_done, n_most, trial: tell(n_done, max_trials, trial),
         )
-        started = time.perf_counter()
         best = {name: search.best.settings[name] for name in start}
-        trials = [*search.trials, attempt(best, n_networks)]
-        if on_trial is not None:
-            on_trial(len(trials), max_trials, trials[-1])
-        return Search(trials, search.seconds + time.perf_counter() - started)
+        last = coordinate_search(lambda settings: attempt(best, n_networks), {}, {}, max_trials=1)
+        trials = [*search.trials, *last.trials]
+        tell(len(trials), max_trials, trials[-1])
+        return Search(trials, search.seconds + last.seconds)
 
     def fit(
         self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None

@@ -54,11 +54,25 @@ class ModelConfig:
     so many entries in each column of B. Added after training, see `cfnade.readout`; 0 in the
     paper."""
 
+    n_linear: int = 0
+    """How many of the hidden units, the last ones, carry the scores of a matrix factorisation.
+    Added after training, see `cfnade.model.units`; 0 in the paper."""
+
+    @property
+    def n_own(self) -> int:
+        """Hidden units that were trained: all but the linear ones."""
+        return self.n_hidden - self.n_linear
+
     def __post_init__(self) -> None:
         check_at_least("n_items", self.n_items, 1)
         check_at_least("n_hidden", self.n_hidden, 1)
         check_at_least("n_layers", self.n_layers, 1)
         check_at_least("n_neighbours", self.n_neighbours, 0)
+        check_at_least("n_linear", self.n_linear, 0)
+        if self.n_linear and (self.n_own < 1 or self.n_layers > 1):
+            raise ConfigError(
+                f"n_linear must be below n_hidden, in a network of one layer, got {self.n_linear}"
+            )
         _one_of("activation", self.activation, get_args(Activation))
         _one_of("input_scale", self.input_scale, get_args(InputScale))
         check_alpha(self.alpha)
@@ -125,7 +139,8 @@ class TrainingConfig:
 
     validate_every: int | None = None
     """Look at validation after every so many epochs; None looks after two, and on few users after
-    as many as make 50 updates: a look costs as much as an epoch or two."""
+    as many as make 50 updates, or a quarter of all epochs: a look costs as much as an epoch or
+    two."""
 
     patience: int | None = None
     """Stop after this many epochs without a better validation MPR; None waits for six, and on few
@@ -164,7 +179,10 @@ class TrainingConfig:
 
     def is_validated(self, epoch: int, n_users: int) -> bool:
         """Whether validation is looked at after this epoch, with so many users."""
-        every = self.validate_every or max(_LOOK_EVERY, self._epochs_of(_LOOK_UPDATES, n_users))
+        every = self.validate_every
+        if every is None:
+            several = max(_LOOK_EVERY, min(self.max_epochs // 4, self.patience_for(n_users)))
+            every = min(max(_LOOK_EVERY, self._epochs_of(_LOOK_UPDATES, n_users)), several)
         is_last = self.schedule == "linear" and epoch == self.max_epochs  # the best, most likely
         return epoch % min(every, self.max_epochs) == 0 or is_last
 
@@ -225,6 +243,7 @@ _PAPER: dict[str, Any] = {
     "dropout": 0.0,
     "weight_average": 0.0,
     "bias_start": "share",
+    "validate_every": 2,
     "patience": 20,
 }
 

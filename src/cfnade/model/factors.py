@@ -17,7 +17,7 @@ _START = 0.01  # spread of the first factors
 _POWER_STEPS = 20
 
 
-def item_factors(
+def als_item_factors(
     confidence: csr_array,
     n_factors: int,
     l2: float,
@@ -56,8 +56,8 @@ def solve_rows(
 
     Row by row `x = (Y'Y + l2 + Y' (C - 1) Y)^-1 Y' C t`, where only the rows y of the likes are in
     C - 1. With fewer likes than factors it is cheaper by Woodbury's identity: with
-    `P = (Y'Y + l2)^-1`, `x = P Y' (Y P Y' + D)^-1 D c` and `D = 1 / (c - 1)`, a system as large
-    as the likes.
+    `P = (Y'Y + l2)^-1` and the diagonal matrix `D = (C - 1)^-1`, both of the likes alone,
+    `x = P Y' (Y P Y' + D)^-1 D c`, a system as large as the likes.
 
     Args:
         confidence: Of the likes, sparse, (n_rows, n_others).

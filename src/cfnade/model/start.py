@@ -69,7 +69,7 @@ def odds_logit(
 def _start_warm(network: CFNADENetwork, likes: csr_array, rng: np.random.Generator) -> None:
     """Leading singular vectors of the likes: what enters a hidden unit has a spread of 0.2."""
     config, n_users = network.config, int(np.count_nonzero(np.diff(likes.indptr)))
-    vectors, singular = item_factors(likes, config.n_hidden, rng)
+    vectors, singular = leading_vectors(likes, config.n_hidden, rng)
     is_used = singular > 1e-3 * singular[0]  # the other units stay random
     vectors, singular = vectors[:, is_used], singular[is_used]
     spread = singular / math.sqrt(max(n_users, 1))  # of what enters each unit
@@ -83,7 +83,7 @@ def _start_warm(network: CFNADENetwork, likes: csr_array, rng: np.random.Generat
     network.output_weight[:, units] = torch.from_numpy(V)
 
 
-def item_factors(
+def leading_vectors(
     likes: csr_array, n_factors: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Leading right singular vectors of the likes, each row divided by its length's root.

@@ -441,7 +441,8 @@ class _Run:
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a resumed run to end as an uninterrupted one would."""
         training = asdict(self.training)
-        del training["patience"]  # a run may be made longer
+        for name in ("patience", "validate_every"):  # a run may be made longer, or watched closer
+            del training[name]
         if self.training.schedule == "constant":
             del training["max_epochs"]
         if self.training.choose_by is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,7 +61,7 @@ class LinearUnits:
     """P, (n_items, n_units)."""
 
     out: NDArray[np.float32]
-    """Y, which gives scores a spread of 1, (n_items, n_units)."""
+    """Y, (n_items, n_units)."""
 
     @classmethod
     def from_factors(
@@ -70,7 +70,7 @@ class LinearUnits:
         """Units that score as the factorisation does a user who is new to it.
 
         With all confidences alike a history has the factors `x Y (Y'Y + l2)^-1`, with x the input
-        weights that the other hidden units see.
+        weights that the other hidden units see. They are scaled so that scores have a spread of 1.
 
         Args:
             factors: Y, of the items, (n_items, n_factors).
@@ -102,5 +102,29 @@ class LinearUnits:
         }
         for name, more in wider.items():
             weights[name] = np.concatenate([weights[name], more], axis=-1)
-        config = replace(network.config, n_hidden=network.config.n_hidden + n_units)
+        config = replace(
+            network.config, n_hidden=network.config.n_hidden + n_units, n_linear=n_units
+        )
         return NumpyNetwork(config, weights)
+
+
+def apart(
+    config: ModelConfig, weights: Mapping[str, NDArray[Any]]
+) -> tuple[ModelConfig, dict[str, NDArray[Any]], LinearUnits | None]:
+    """A network's own units and its linear ones, their gain in them.
+
+    Args:
+        config: Of the whole network.
+        weights: Of the whole network.
+
+    Returns:
+        Configuration and weights without linear units, and these, if there are any.
+    """
+    if not config.n_linear:
+        return config, dict(weights), None
+    own = slice(config.n_own)
+    names = ("like_weight", "dislike_weight", "hidden_bias", "output_weight")
+    without = {**weights, **{n: np.ascontiguousarray(weights[n][..., own]) for n in names}}
+    rest = slice(config.n_own, None)
+    units = LinearUnits(weights["like_weight"][:, rest], weights["output_weight"][:, rest])
+    return replace(config, n_hidden=config.n_own, n_linear=0), without, units

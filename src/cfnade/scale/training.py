@@ -188,7 +188,7 @@ def _check(told: Mapping[str, Any]) -> None:
         raise ConfigError("one network is trained on a prepared folder; leave n_networks out")
     readout = ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt")
     for name in (*readout, "factor_alpha", "factor_gain"):
-        if told[name]:
+        if told[name] is not None and (told[name] or name != "popularity_tilt"):
             raise ConfigError(f"there is no readout on a prepared folder; leave out {name}")
 
 
@@ -255,7 +255,7 @@ def _save(
     settings = {k: v for k, v in estimator.get_params().items() if k != "relative_rating"}
     summary = prepared.summary
     info = {
-        "settings": {**settings, "direct": False, "factors": False},
+        "settings": {**settings, "direct": False, "factors": False, "n_networks": 1},
         "training": {
             "best_epoch": outcome.best_epoch,
             "readout": {"direct": False, "factors": False, "popularity_tilt": 0.0},
