@@ -144,7 +144,7 @@ def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contende
 
 def ablated(chosen: Choice, changes: dict[str, Any]) -> Callable[[int], Contender]:
     """CF-NADE as it was chosen, but for an option; epochs and readout are found anew."""
-    found_in_fit = {"max_epochs", "direct", *(f.name for f in fields(Readout))}
+    found_in_fit = {"max_epochs", "direct", "factors", *(f.name for f in fields(Readout))}
     kept = {n: v for n, v in chosen.settings.items() if n not in found_in_fit}
     return lambda seed: CFNADEContender(seed, grid={}, changes={**kept, **changes})
 
