@@ -156,6 +156,20 @@ def test_with_few_users_patience_and_looks_count_updates(n_users, patience, look
     assert short.is_validated(min(look_every, 3), n_users)
 
 
+def test_a_run_that_is_cut_short_before_any_look_has_its_last_weights(ratings, tmp_path):
+    def stop(epoch):
+        if epoch.number == 5:
+            raise KeyboardInterrupt
+
+    training = changed(TRAINING, max_epochs=60, validate_every=30)
+    looks = {"validate": lambda network: Look(5.0), "checkpoint": tmp_path / "c"}
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, training, ratings, on_epoch=stop, **looks)
+    short = train(MODEL, changed(training, max_epochs=3), ratings, resume=True, **looks)
+    plain = train(MODEL, changed(training, max_epochs=5), ratings)
+    assert short.best_epoch == 5 and same_weights(short.network.weights, plain.network.weights)
+
+
 def test_there_is_a_look_even_if_there_are_fewer_epochs_than_it_takes(ratings):
     training = changed(TRAINING, max_epochs=1, validate_every=2, patience=1)
     trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))

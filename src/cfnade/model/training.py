@@ -388,6 +388,8 @@ class _Run:
             self.best = {name: weight.clone() for name, weight in self.average.items()}
 
     def outcome(self) -> Trained:
+        if self.best_epoch == 0:  # resumed to be shorter, before validation was ever looked at
+            return Trained(self._network(self.average), len(self.epochs), self.epochs)
         return Trained(self._network(self.best), self.best_epoch, self.epochs)
 
     def _network(self, trained: Mapping[str, Tensor]) -> NumpyNetwork:
