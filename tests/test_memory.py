@@ -69,12 +69,11 @@ def test_fit_keeps_to_the_limit_and_tells_its_plan(caplog):
         ImplicitCFNADE(**small, memory_limit="1MB").fit(counts)
 
 
-def test_a_warm_start_is_planned_for():
-    warm = {**PAPER, "training": TrainingConfig(warm_start=True)}
-    plan = plan_memory(**warm, direct=False)
-    assert plan.warm_start > plan.update
+def test_factors_to_start_from_are_planned_for():
+    plan = plan_memory(**PAPER, direct=False, n_start=256)
+    assert plan.factors > plan.update and not plan.wide
     assert plan.total > plan_memory(**PAPER, direct=False).total
-    assert "warm start 1.8" in plan.describe()
+    assert "factors 1.4" in plan.describe()
 
 
 def test_recommending_holds_fewer_scores_when_memory_is_short():

@@ -31,11 +31,11 @@ from cfnade.fit_validation import (
 )
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
+from cfnade.model.factors import N_FACTORS
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.units import mean_of
 from cfnade.readout import (
     DIRECT_UP_TO,
-    N_FACTORS,
     Readout,
     ReadoutConfig,
     ReadoutMaker,
@@ -52,6 +52,10 @@ _NEXT_SEED = 1_000_003  # from one network to the next: fits with seeds 0, 1, 2 
 
 SEARCH_UP_TO = 2 * 10**8
 """Users times items up to which several strengths of L2 are tried: some minutes."""
+
+DIRECT_LOOK_UP_TO = 500_000
+"""Pairs up to which an epoch is judged with the direct path beside the network, as it will be used:
+what is best alone is not what is best with it, but such a look takes twice as long."""
 
 READOUT_USERS = 2_000
 """Held-out users at most that the readout is chosen on: it is judged dozens of times."""
@@ -204,8 +208,12 @@ class _Fitting:
         if self.training.choose_by is not None:
             metric_functions([self.training.choose_by])  # refuses unknown names
         reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
-        self.n_networks = NetworksConfig(**settings_of(NetworksConfig, settings)).n_for(known)
-        self.plan = _plan(known, self.model, reading, self.n_networks, settings)
+        networks = NetworksConfig(**settings_of(NetworksConfig, settings))
+        self.n_networks = networks.n_for(known)
+        self.is_warm = networks.is_warm(known.nnz, self.model)
+        self.plan = _plan(
+            known, self.model, reading, self.n_networks, settings, is_warm=self.is_warm
+        )
         self.reading = replace(reading, direct=self.plan.direct > 0)
         self.seed, self.n_threads = settings.get("seed", 0), settings.get("n_threads")
         self.relative_rating = relative_rating
@@ -220,14 +228,14 @@ class _Fitting:
         if validation is None:
             train_counts, held_out = hold_out_validation(self.known, self.validating, self.seed)
         ratings = self._ratings_of(train_counts)
-        item_l2, trained = self._search(train_counts, held_out, ratings)
+        maker = ReadoutMaker(self.reading, ratings.transform(train_counts), self.model)
+        item_l2, trained = self._search(train_counts, held_out, ratings, maker)
         if self.n_epochs_run:  # the search went on: what came after it in an earlier run is void
             self.checkpoints.forget("again-*")
             self.checkpoints.forget("refit-*")
         best_epoch, epochs = trained.best_epoch, trained.epochs
         fixed: dict[str, Any] = {"item_l2": item_l2, "max_epochs": best_epoch}
-        network = self._with_others("again", trained.network, train_counts, ratings, fixed)
-        maker = ReadoutMaker(self.reading, ratings.transform(train_counts), self.model)
+        network = self._with_others("again", trained.network, train_counts, ratings, maker, fixed)
         found = _FoundReadout(maker.start())
         if held_out is not None:
             found = self._read_out(maker, network, train_counts, held_out, ratings)
@@ -235,8 +243,8 @@ class _Fitting:
             logger.info("training again on all pairs, for %d epochs", best_epoch)
             del maker, trained, network  # they hold what the next ones need room for
             ratings = self._ratings_of(self.known)
-            network = self._with_others("refit", None, self.known, ratings, fixed)
             maker = ReadoutMaker(self.reading, ratings.transform(self.known), self.model)
+            network = self._with_others("refit", None, self.known, ratings, maker, fixed)
         scorer = NetworkScorer(maker.add(network, found.readout), ratings)
         return Fitted(
             scorer, best_epoch, item_l2, found.mpr, found.readout, found.calibrator, epochs
@@ -246,15 +254,19 @@ class _Fitting:
         return self.relative_rating or RelativeRating().fit(counts)
 
     def _search(
-        self, counts: CountMatrix, held_out: CountMatrix | None, ratings: RelativeRating
+        self,
+        counts: CountMatrix,
+        held_out: CountMatrix | None,
+        ratings: RelativeRating,
+        maker: ReadoutMaker,
     ) -> tuple[float, Trained]:
         """Train with the strength of L2 that is given, or up to so many from the usual one on."""
         usual = self.training.item_l2_for(counts.nnz, *counts.shape)
-        validate = None if held_out is None else self._validator(counts, held_out, ratings)
+        validate = None if held_out is None else self._validator(counts, held_out, ratings, maker)
 
         def train_with(item_l2: float) -> Trained:
             part = "search" if item_l2 == usual else f"search-{item_l2:g}"
-            return self._train(part, counts, ratings, validate, item_l2=item_l2)
+            return self._train(part, counts, ratings, maker, validate, item_l2=item_l2)
 
         n_trials = self.validating.item_l2_trials
         is_small = counts.shape[0] * counts.shape[1] <= SEARCH_UP_TO
@@ -281,13 +293,14 @@ class _Fitting:
         first: NumpyNetwork | None,
         counts: CountMatrix,
         ratings: RelativeRating,
+        maker: ReadoutMaker,
         fixed: Mapping[str, Any],
     ) -> NumpyNetwork:
         """The mean of a network and of others like it, from other seeds; None trains that too."""
         networks = [] if first is None else [first]
         for number in range(len(networks), self.n_networks):
             seed = self.training.seed + _NEXT_SEED * number
-            done = self._train(f"{part}-{number}", counts, ratings, **fixed, seed=seed)
+            done = self._train(f"{part}-{number}", counts, ratings, maker, **fixed, seed=seed)
             networks.append(done.network)
         return mean_of(networks)
 
@@ -296,6 +309,7 @@ class _Fitting:
         part: str,
         counts: CountMatrix,
         ratings: RelativeRating,
+        maker: ReadoutMaker,
         validate: Callable[[NumpyNetwork], Look] | None = None,
         **changes: Any,
     ) -> Trained:
@@ -306,6 +320,7 @@ class _Fitting:
             self.model,
             replace(self.training, **changes),
             ratings.transform(counts),
+            units=maker.factors.units(maker.factors.usual_alpha) if self.is_warm else None,
             validate=validate,
             on_epoch=self._on_epoch,
             on_step=self.callbacks.on_step,
@@ -319,7 +334,11 @@ class _Fitting:
             self.callbacks.on_epoch(epoch)
 
     def _validator(
-        self, counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating
+        self,
+        counts: CountMatrix,
+        held_out: CountMatrix,
+        ratings: RelativeRating,
+        maker: ReadoutMaker,
     ) -> Callable[[NumpyNetwork], Look]:
         """What an epoch is judged by."""
         from cfnade.model.training import Look
@@ -327,9 +346,11 @@ class _Fitting:
         by = self.training.choose_by
         metrics = ("mpr",) if by is None else ("mpr", by)
         judge = self._judge(counts, held_out, ratings, metrics)
+        is_whole = counts.nnz <= DIRECT_LOOK_UP_TO
+        direct = replace(maker.start(), factor_gain=0.0)
 
         def look(network: NumpyNetwork) -> Look:
-            judged = judge(network)
+            judged = judge(maker.add(network, direct) if is_whole else network)
             return Look(judged["mpr"], None if by is None else cost_by(judged, by))
 
         return look
@@ -398,6 +419,8 @@ def _plan(
     reading: ReadoutConfig,
     n_networks: int,
     settings: Mapping[str, Any],
+    *,
+    is_warm: bool,
 ) -> MemoryPlan:
     """What fitting takes of memory, within the limit if there is one; tells it in the log."""
     limit = settings.get("memory_limit")
@@ -413,6 +436,7 @@ def _plan(
         direct=has_direct,
         n_networks=n_networks,
         n_factors=n_factors,
+        n_start=N_FACTORS if is_warm else 0,
         limit=None if limit is None else parse_bytes(limit),
     )
     logger.info("%s", plan.describe())

@@ -139,7 +139,7 @@ def grow(
             weights |= _neighbours(before, maker, readout, keep=0 if has_most else n_known)
         network = NumpyNetwork(config, weights)
         if units is not None and has_most:
-            units = maker.linear_units(readout.factor_alpha)
+            units = maker.factors.units(readout.factor_alpha)
             network = units.beside(network, readout.factor_gain)
         elif units is not None:
             network = units.beside(network, 1.0)

@@ -18,7 +18,6 @@ _PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and what is made
 _WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
 _FACTOR_COPIES = 3  # of users, of items, and what is made of them on the way
 _WIDE_COPIES = 3  # what it is put together from, the whole, and one that is judged
-_WARM_COPIES = 4  # of users by hidden units, in the randomised SVD of a warm start
 _ANSWER_BYTES = 40  # id and score of a recommended item, and what is made on the way
 _BLOCK_COPIES = 3  # scores, the direct path's part of them, and what selecting marks
 
@@ -55,9 +54,6 @@ class MemoryPlan:
     direct: int
     """Of the regressions of the direct path; 0 without it."""
 
-    warm_start: int
-    """Of the closed form that training starts from; 0 without it."""
-
     wide: int
     """Of the whole network and what it is put together from; 0 if it is the one that is trained."""
 
@@ -69,8 +65,8 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """At the same time at most: warm start, updates, direct path, factors come one by one."""
-        in_turn = max(self.warm_start, self.update, self.direct, self.factors)
+        """At the same time at most: updates, direct path, factors come one by one."""
+        in_turn = max(self.update, self.direct, self.factors)
         return _INTERPRETER + self.data + self.weights + self.wide + in_turn + self.block
 
     def describe(self) -> str:
@@ -79,7 +75,6 @@ class MemoryPlan:
             "data": self.data,
             "weights": self.weights,
             "an update": self.update,
-            "warm start": self.warm_start,
             "direct path": self.direct,
             "factors": self.factors,
             "the whole network": self.wide,
@@ -97,6 +92,7 @@ def plan_memory(
     direct: bool,
     n_networks: int = 1,
     n_factors: int = 0,
+    n_start: int = 0,
     limit: int | None = None,
 ) -> MemoryPlan:
     """Estimate what fitting takes; with a limit, make it fit.
@@ -111,6 +107,7 @@ def plan_memory(
         direct: Whether the direct path is asked for.
         n_networks: Trained, one after the other.
         n_factors: Hidden units that are added after training.
+        n_start: Factors that training starts from.
         limit: Bytes.
 
     Returns:
@@ -128,9 +125,8 @@ def plan_memory(
         weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
         update=4 * training.users_per_update(n_users) * n_targets * 2,
         direct=regression_bytes(n_users, n_items, n_pairs) if direct else 0,
-        warm_start=4 * n_users * model.n_hidden * _WARM_COPIES if training.warm_start else 0,
         wide=0 if n_units == model.n_hidden else 4 * 3 * n_items * n_units * _WIDE_COPIES,
-        factors=4 * (n_users + n_items) * n_factors * _FACTOR_COPIES,
+        factors=4 * (n_users + n_items) * max(n_factors, n_start) * _FACTOR_COPIES,
         block=2 * BLOCK_BYTES,
     )
     if limit is None:

@@ -10,7 +10,6 @@ err elsewhere than the network does, and the sum of the two less than either.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -20,31 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.feedback import check_bool, check_number, confidence, popularity_logit
+from cfnade.data.feedback import check_bool, check_number, popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.config import ModelConfig
-from cfnade.model.factors import als_item_factors, largest_singular_value
+from cfnade.model.factors import FACTOR_ALPHAS, FACTORS_UP_TO, Factorisations
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.inputs import with_values
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
-from cfnade.model.units import LinearUnits, can_be_linear
+from cfnade.model.units import can_be_linear
 
 DIRECT_UP_TO = 100_000
 """Items up to which the direct path is used: each is a regression of up to three milliseconds."""
 
 SEARCH_L2_UP_TO = 10_000
 """Items up to which several L2 are tried: each takes seconds here, and longer above."""
-
-FACTORS_UP_TO = 500_000
-"""Pairs up to which a factorisation is added, unless its gain is told: each takes up to half a
-minute there, and gives the more the fewer pairs there are to train a network on."""
-
-N_FACTORS = 256
-_N_ITERATIONS = 10
-_FACTOR_L2 = 28.0  # over the root of 1 + alpha: what searches of IMF end at, on most data
-_MOST_L2 = 0.1  # of the largest singular value, at which all factors would be 0
-_LINEAR_L2 = 0.1  # of that: a new history is held less than the factors were
 
 
 _SWITCHES = {"direct": "direct", "factor": "factors"}
@@ -165,7 +153,7 @@ GRID: dict[str, tuple[float, ...]] = {
     "direct_neighbours": (5, 10, 20, 50, 100, 200),
     "popularity_tilt": TILTS,
     "factor_gain": (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0),
-    "factor_alpha": (10.0, 100.0, 1000.0),
+    "factor_alpha": FACTOR_ALPHAS,
 }
 """What is walked along, in this order."""
 
@@ -187,11 +175,13 @@ class ReadoutMaker:
         self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
-        self._units: dict[float, LinearUnits] = {}  # by alpha
+        self.factors = Factorisations(ratings, model)
 
     def start(self) -> Readout:
         """What is fixed, and the usual for the rest."""
         told = {f.name: getattr(self.config, f.name) for f in fields(Readout)}
+        if told["factor_alpha"] is None:
+            told["factor_alpha"] = self.factors.usual_alpha
         readout = Readout(**{name: value for name, value in told.items() if value is not None})
         if not self.has_direct:
             readout = replace(readout, direct_neighbours=0)
@@ -229,7 +219,7 @@ class ReadoutMaker:
     def add(self, network: NumpyNetwork, readout: Readout) -> NumpyNetwork:
         """The network with the readout; shares the memory of its weights."""
         if self.has_factors and readout.factor_gain:
-            network = self.linear_units(readout.factor_alpha).beside(network, readout.factor_gain)
+            network = self.factors.units(readout.factor_alpha).beside(network, readout.factor_gain)
         weights, config = dict(network.weights), network.config
         if readout.popularity_tilt:
             popularity = popularity_logit(self._ratings)  # (n_items,)
@@ -267,17 +257,3 @@ class ReadoutMaker:
             n_kept = self._regression.n_candidates
             self._found[l2] = self._regression.neighbours(l2, n_kept)
         return self._found[l2]
-
-    def linear_units(self, alpha: float) -> LinearUnits:
-        """Units with the scores of a factorisation, for one of its alphas."""
-        if alpha not in self._units:
-            ratings = self._ratings
-            n_factors = max(1, min(N_FACTORS, min(ratings.shape) // 2))
-            sure = with_values(ratings, confidence(ratings.data, alpha))
-            l2 = min(_FACTOR_L2 * math.sqrt(1.0 + alpha), _MOST_L2 * largest_singular_value(sure))
-            rng = np.random.default_rng(0)
-            factors = als_item_factors(sure, n_factors, l2, _N_ITERATIONS, rng)
-            self._units[alpha] = LinearUnits.from_factors(
-                factors, _LINEAR_L2 * l2, ratings, self.model
-            )
-        return self._units[alpha]

@@ -93,6 +93,7 @@ class ImplicitCFNADE:
         n_hidden: int = 256,
         n_layers: int = 1,
         n_networks: int | None = None,
+        warm_start: bool | None = None,
         activation: Activation = "tanh",
         alpha: float = 30.0,
         input_scale: InputScale = "history",
@@ -100,7 +101,6 @@ class ImplicitCFNADE:
         optimizer: Optimizer = "adam",
         learning_rate: float = 5e-3,
         schedule: Schedule = "constant",
-        warm_start: bool = False,
         batch_size: int | None = None,
         weight_decay: float = 0.0,
         item_l2: float | None = None,
@@ -135,6 +135,7 @@ class ImplicitCFNADE:
         self.n_hidden = n_hidden
         self.n_layers = n_layers
         self.n_networks = n_networks
+        self.warm_start = warm_start
         self.activation = activation
         self.alpha = alpha
         self.input_scale = input_scale
@@ -142,7 +143,6 @@ class ImplicitCFNADE:
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.schedule = schedule
-        self.warm_start = warm_start
         self.batch_size = batch_size
         self.weight_decay = weight_decay
         self.item_l2 = item_l2

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model.factors import als_item_factors, largest_singular_value, solve_rows
+from cfnade.model.factors import (
+    FACTOR_ALPHAS,
+    als_item_factors,
+    largest_singular_value,
+    solve_rows,
+    usual_factor_alpha,
+)
 from tests.networks import random_counts
 
 
@@ -72,3 +78,14 @@ def test_all_factors_are_nothing_from_the_largest_singular_value_on():
         items = als_item_factors(confidence, 3, l2, 60, np.random.default_rng(0))
         assert (np.abs(items).max() < 1e-6) == is_nothing
     assert largest_singular_value(csr_array((3, 4))) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("n_watchers", "alpha"), [(300, 10.0), (130, 10.0), (60, 30.0), (35, 100.0), (4, 1000.0)]
+)
+def test_few_watchers_are_given_more_confidence(n_watchers, alpha):
+    assert usual_factor_alpha(50 * n_watchers, 50) == alpha
+
+
+def test_nobody_at_all_has_a_usual_alpha_as_well():
+    assert usual_factor_alpha(0, 0) == FACTOR_ALPHAS[-1]

@@ -14,6 +14,7 @@ from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.fitting import NetworkScorer
 from cfnade.model import training as training_module
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.factors import Factorisations
 from cfnade.model.input_layer import InputLayer
 from cfnade.model.network import CFNADENetwork
 from cfnade.model.objective import OutputLayer, weighted_nll
@@ -432,17 +433,19 @@ def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
     assert rates[1:] == sorted(rates[1:], reverse=True) and rates[-1] == pytest.approx(0.02 / 40)
 
 
-def test_a_warm_start_begins_below_a_cold_one(ratings):
-    cold, warm = (
-        train(MODEL, changed(TRAINING, warm_start=warm, max_epochs=3), ratings).epochs
-        for warm in (False, True)
+def test_a_start_from_factors_begins_below_a_random_one(ratings):
+    units = Factorisations(ratings, MODEL).units(10.0)
+    random, warm = (
+        train(MODEL, changed(TRAINING, max_epochs=3), ratings, units=start).epochs
+        for start in (None, units)
     )
-    assert warm[0].loss < cold[0].loss
+    assert warm[0].loss < random[0].loss
 
 
-def test_a_warm_start_leaves_no_unit_without_a_gradient(ratings):
-    wide = changed(MODEL, n_hidden=30)  # more units than items
-    run = training_module._Run(wide, changed(TRAINING, warm_start=True), ratings)
+def test_a_start_from_factors_leaves_no_unit_without_a_gradient(ratings):
+    wide = changed(MODEL, n_hidden=30)  # more units than factors
+    units = Factorisations(ratings, wide).units(10.0)
+    run = training_module._Run(wide, TRAINING, ratings, units=units)
     for weight in (run.network.like_weight, run.network.output_weight):
         assert (weight.detach().abs().sum(dim=0) > 0).all() and weight.detach().abs().max() < 100
 

@@ -66,3 +66,24 @@ def test_a_place_for_linear_units_is_one_layer_that_is_straight_at_nothing():
     told = [{}, {"activation": "identity"}, {"activation": "relu"}, {"n_layers": 2}]
     networks = [random_numpy_network(**settings) for settings in told]
     assert [can_be_linear(n.config) for n in networks] == [True, True, False, False]
+
+
+def test_units_to_start_from_score_as_the_factors_do_in_any_turn(ratings):
+    network = random_numpy_network()
+    factors = np.random.default_rng(1).normal(size=(N_ITEMS, 5)).astype(np.float32)
+    units = LinearUnits.from_factors(factors, 2.0, ratings, network.config)
+    one, other = (units.start(8, np.random.default_rng(seed)) for seed in (0, 1))
+    assert one[0].shape == one[1].shape == (N_ITEMS, 5)
+    assert np.abs(one[0] - other[0]).max() > 0.01
+    for into, out in (one, other):
+        np.testing.assert_allclose(into @ out.T, units.into @ units.out.T, atol=1e-4)
+
+
+def test_where_there_is_little_room_the_start_has_the_leading_components(ratings):
+    factors = np.random.default_rng(1).normal(size=(N_ITEMS, 5)).astype(np.float32)
+    factors[:, :3] *= 10.0  # all but all of the scores
+    units = LinearUnits.from_factors(factors, 1e3, ratings, random_numpy_network().config)
+    into, out = units.start(4, np.random.default_rng(0))  # three quarters of four units
+    assert into.shape == (N_ITEMS, 3)
+    whole = units.into @ units.out.T
+    assert np.abs(into @ out.T - whole).max() < 0.1 * np.abs(whole).max()

@@ -143,8 +143,6 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
     with pytest.raises(ConfigError, match="at least as many shards, got 4"):
         ShardedRows(prepared, 30.0, n_processes=5)
     rows = ShardedRows(prepared, 30.0)
-    with pytest.raises(ConfigError, match="warm_start"):
-        train(MODEL, TrainingConfig(warm_start=True), rows)
     with pytest.raises(ConfigError, match="batches of 2 are too small"):
         rows.batches(TrainingConfig(batch_size=2), 1, np.random.default_rng(0))
     refused = {
@@ -159,6 +157,8 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
             train_prepared(folder, tmp_path / "model", {name: value})
     with pytest.raises(ConfigError, match="judged by MPR"):
         train_prepared(folder, tmp_path / "model", {"choose_by": "ndcg@20"})
+    with pytest.raises(ConfigError, match="warm_start needs all users in memory"):
+        train_prepared(folder, tmp_path / "model", {"warm_start": True})
     with pytest.raises(ConfigError, match=r"one network .* leave n_networks out"):
         train_prepared(folder, tmp_path / "model", {"n_networks": 2})
     readout = ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt")

@@ -13,7 +13,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.baseline_contenders import BASELINES, WEAK_START, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
-from cfnade.model.config import usual_item_l2
+from cfnade.model.config import ModelConfig, usual_item_l2
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
 from cfnade.several import NetworksConfig
@@ -185,8 +185,16 @@ class CFNADEContender:
         if start.get("item_l2", 0.0) is None:
             start["item_l2"] = usual_item_l2(validation.train.nnz, *validation.train.shape)
 
+        networks = NetworksConfig(preset["n_networks"], preset["warm_start"])
+        n_networks = networks.n_for(validation.train)
+        network = ModelConfig(
+            validation.train.shape[1], n_layers=preset["n_layers"], activation=preset["activation"]
+        )
+        # The last fit, on more pairs, has to start as those that its epochs were found with.
+        found: dict[str, Any] = {"warm_start": networks.is_warm(validation.train.nnz, network)}
+
         def attempt(settings: dict[str, Any], n_networks: int) -> Trial:
-            settings = {**settings, "n_networks": n_networks}
+            settings = {**settings, **found, "n_networks": n_networks}
             model = self._model(settings, validation.relative_rating)
             model.fit(validation.train, validation=validation.held_out)
             if model.validation_mpr_ is None:
@@ -198,10 +206,11 @@ class CFNADEContender:
                 "max_epochs": model.best_epoch_,
                 **model.readout_,
             }
+            if "factor_alpha" in model.readout_:  # each is a factorisation: the first is kept
+                found["factor_alpha"] = model.readout_["factor_alpha"]
             metrics = validation.metrics(model)
             return Trial(chosen, metrics["mpr"], metrics, calibrator=model.calibrator_)
 
-        n_networks = NetworksConfig(preset["n_networks"]).n_for(validation.train)
         if n_networks == 1 or max_trials == 1 or not self.grid:
             return coordinate_search(
                 lambda settings: attempt(settings, n_networks),

@@ -96,9 +96,6 @@ class TrainingConfig:
     """How the step size changes: `linear` rises to it over the first twentieth of `max_epochs`
     and falls to 0 at their end. It gets further in a number of epochs that is known beforehand."""
 
-    warm_start: bool = False
-    """Start `like_weight` and `output_weight` at singular vectors of the likes, not at random."""
-
     batch_size: int | None = None
     """Users per update (200 in the paper). None takes 200, or an eighth of the users where they are
     few: with fewer updates in an epoch, training would be given up before it has begun."""
@@ -194,7 +191,6 @@ class TrainingConfig:
         _one_of("optimizer", self.optimizer, get_args(Optimizer))
         _one_of("schedule", self.schedule, get_args(Schedule))
         _one_of("bias_start", self.bias_start, get_args(BiasStart))
-        check_bool("warm_start", self.warm_start)
         check_bool("item_mean", self.item_mean)
         if self.batch_size is not None:
             check_at_least("batch_size", self.batch_size, 1)
@@ -227,6 +223,7 @@ _PAPER: dict[str, Any] = {
     "n_hidden": 256,
     "n_layers": 1,
     "n_networks": 1,
+    "warm_start": False,
     "activation": "tanh",
     "alpha": 300.0,
     "input_scale": "alpha",

@@ -1,7 +1,8 @@
 """Implicit matrix factorisation (Hu, Koren, Volinsky 2008) of what a network is trained on.
 
 The paper's rival, and a good companion: it is linear and solved exactly, where the network is
-neither, so the two err on different items. `model/units.py` gives its scores hidden units.
+neither, so the two err on different items. `model/units.py` gives its scores hidden units: some
+stand beside a trained network, and others are where the network starts.
 """
 
 from __future__ import annotations
@@ -13,8 +14,70 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
+from cfnade.data.feedback import confidence
+from cfnade.model.config import MANY_WATCHERS, ModelConfig
+from cfnade.model.inputs import with_values
+from cfnade.model.units import LinearUnits
+
+N_FACTORS = 256
+
+FACTORS_UP_TO = 500_000
+"""Pairs up to which a factorisation is made, unless it is asked for: each takes up to half a
+minute there, and gives the more the fewer pairs there are to train a network on."""
+
+FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
+"""Rates of confidence that are looked at."""
+
+_N_ITERATIONS = 10
+_FACTOR_L2 = 28.0  # over the root of 1 + alpha: what searches of IMF end at, on most data
+_MOST_L2 = 0.1  # of the largest singular value, at which all factors would be 0
+_LINEAR_L2 = 0.1  # of that: a new history is held less than the factors were
 _START = 0.01  # spread of the first factors
 _POWER_STEPS = 20
+
+
+class Factorisations:
+    """Matrix factorisations of the same ratings, one for each alpha, made once they are needed."""
+
+    def __init__(self, ratings: csr_array, model: ModelConfig) -> None:
+        """Prepare.
+
+        Args:
+            ratings: Relative ratings, sparse, (n_users, n_items).
+            model: The network that their scores will stand in.
+        """
+        self._ratings, self._model = ratings, model
+        self._units: dict[float, LinearUnits] = {}  # by alpha
+
+    @property
+    def usual_alpha(self) -> float:
+        """The rate of confidence that suits data of this density, of `FACTOR_ALPHAS`."""
+        return usual_factor_alpha(self._ratings.nnz, self._ratings.shape[1])
+
+    def units(self, alpha: float) -> LinearUnits:
+        """Hidden units with the scores of the factorisation, for one alpha."""
+        if alpha not in self._units:
+            ratings = self._ratings
+            n_factors = max(1, min(N_FACTORS, min(ratings.shape) // 2))
+            sure = with_values(ratings, confidence(ratings.data, alpha))
+            l2 = min(_FACTOR_L2 * math.sqrt(1.0 + alpha), _MOST_L2 * largest_singular_value(sure))
+            rng = np.random.default_rng(0)
+            factors = als_item_factors(sure, n_factors, l2, _N_ITERATIONS, rng)
+            self._units[alpha] = LinearUnits.from_factors(
+                factors, _LINEAR_L2 * l2, ratings, self._model
+            )
+        return self._units[alpha]
+
+
+def usual_factor_alpha(n_pairs: int, n_items: int) -> float:
+    """The rate of confidence that searches of IMF end at, on data of this density.
+
+    The fewer watchers an item has, the more each of them has to say: 10 where there are many, and
+    from there with the square of what is missing, up to 1,000.
+    """
+    n_watchers = max(n_pairs / max(n_items, 1), 1e-9)
+    wanted = 10.0 * max(MANY_WATCHERS / n_watchers, 1.0) ** 2
+    return min(FACTOR_ALPHAS, key=lambda alpha: abs(math.log(alpha / wanted)))
 
 
 def als_item_factors(

@@ -14,7 +14,7 @@ from cfnade.data.feedback import confidence
 from cfnade.model.config import TrainingConfig
 from cfnade.model.exchange import Part
 from cfnade.model.network import CFNADENetwork
-from cfnade.model.start import start_network
+from cfnade.model.start import start_bias
 
 
 class TrainingRows(Protocol):
@@ -31,7 +31,7 @@ class TrainingRows(Protocol):
         ...
 
     def start(self, network: CFNADENetwork, training: TrainingConfig) -> None:
-        """Give a network with random weights the start that is asked for, in place."""
+        """Give a network with random weights the output bias that is asked for, in place."""
         ...
 
     def batches(
@@ -71,8 +71,8 @@ class RowsInMemory:
         return np.bincount(self.confidence.indices, minlength=self.confidence.shape[1])
 
     def start(self, network: CFNADENetwork, training: TrainingConfig) -> None:
-        """Give a network with random weights the start that is asked for, in place."""
-        start_network(network, training, self.confidence)
+        """Give a network with random weights the output bias that is asked for, in place."""
+        start_bias(network, training, self.confidence)
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator

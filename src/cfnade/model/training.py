@@ -30,6 +30,8 @@ from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
 from cfnade.model.rows import RowsInMemory, TrainingRows
+from cfnade.model.start import start_units
+from cfnade.model.units import LinearUnits
 
 _RISE = 0.05  # share of a schedule's updates over which the step size rises
 _AVERAGE_EVERY = 5  # updates: an average of the weights moves slowly, and reads all of them
@@ -95,6 +97,7 @@ def train(
     ratings: csr_array | TrainingRows,
     *,
     start: Mapping[str, NDArray[np.float32]] | None = None,
+    units: LinearUnits | None = None,
     trained_items: NDArray[np.bool_] | None = None,
     exchange: Exchange | None = None,
     validate: Validate | None = None,
@@ -114,6 +117,7 @@ def train(
         ratings: Relative ratings of the training pairs, sparse, (n_users, n_items); or where to
             get the users from, batch by batch.
         start: Weights to start from, by name; they are copied. None draws them.
+        units: What most hidden units start from, if weights are drawn; None draws all.
         trained_items: Move the rows of W, V and d of these items alone, (n_items,); all else rests
             as it is, to the bit. None trains all weights.
         exchange: How several processes that call this together add up their gradients; None
@@ -133,7 +137,7 @@ def train(
     """
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings, start, trained_items, exchange)
+    run = _Run(model, training, ratings, start, units, trained_items, exchange)
     if resume and checkpoint is not None:
         run.load(checkpoint)
         run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
@@ -165,6 +169,7 @@ class _Run:
         training: TrainingConfig,
         ratings: csr_array | TrainingRows,
         start: Mapping[str, NDArray[np.float32]] | None = None,
+        units: LinearUnits | None = None,
         trained_items: NDArray[np.bool_] | None = None,
         exchange: Exchange | None = None,
     ) -> None:
@@ -185,6 +190,8 @@ class _Run:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
         else:
             self.rows.start(self.network, training)
+            if units is not None:
+                start_units(self.network, units, training.seed)
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
         moving = training
         if trained_items is not None:

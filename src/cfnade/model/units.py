@@ -17,6 +17,8 @@ from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import input_weight, with_values
 
 _SPREAD = 0.1  # of what enters a linear unit: up to there a tanh is a straight line
+_START_SPREAD = 0.25  # of what enters a unit that is to be trained: a tanh begins to bend
+_START_SHARE = 0.75  # of a network's units that start from linear ones; the others are random
 
 
 def mean_of(networks: Sequence[NumpyNetwork]) -> NumpyNetwork:
@@ -89,6 +91,28 @@ class LinearUnits:
         variance = float((second_moment * gram).sum()) / len(factors) - mean**2
         spread = max(float(np.sqrt(max(variance, 0.0))), 1e-12)  # of the scores
         return cls(np.float32(scale) * into, np.float32(1.0 / (scale * spread)) * factors)
+
+    def start(
+        self, n_hidden: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Weights into and out of the first units of a network that is to be trained.
+
+        Of the scores as many principal components as there is room for, turned at random: no unit
+        is above the others, and networks from other seeds bend them elsewhere.
+
+        Args:
+            n_hidden: Units of the network.
+            rng: Of the turn.
+
+        Returns:
+            Rows of W and of V, (n_items, n_started) each.
+        """
+        n_started = max(1, min(self.into.shape[1], int(_START_SHARE * n_hidden)))
+        _, components = np.linalg.eigh((self.out.T @ self.out).astype(np.float64))  # ascending
+        turn, _ = np.linalg.qr(rng.standard_normal((n_started, n_started)))
+        turned = (components[:, -n_started:] @ turn).astype(np.float32)  # (n_units, n_started)
+        scale = np.float32(_START_SPREAD / _SPREAD)
+        return scale * self.into @ turned, self.out @ turned / scale
 
     def beside(self, network: NumpyNetwork, gain: float) -> NumpyNetwork:
         """The network with these units beside its own, their scores multiplied by `gain`."""

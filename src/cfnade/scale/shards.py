@@ -79,13 +79,7 @@ class ShardedRows:
         return self.prepared.relative_rating.n_watchers
 
     def start(self, network: CFNADENetwork, training: TrainingConfig) -> None:
-        """Give a network with random weights the start that is asked for, in place.
-
-        Raises:
-            ConfigError: If that is a warm start, which needs all users at once.
-        """
-        if training.warm_start:
-            raise ConfigError("warm_start needs all users in memory; leave it out here")
+        """Give a network with random weights the output bias that is asked for, in place."""
         bias: NDArray[Any] = np.zeros(self.prepared.n_items)
         if training.bias_start == "share":
             bias = share_logit(self.n_watchers, self.n_users)
