@@ -31,7 +31,7 @@ from cfnade.fit_validation import (
 )
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
-from cfnade.model.factors import N_FACTORS
+from cfnade.model.factors import n_factors_for
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.units import mean_of
 from cfnade.readout import (
@@ -427,7 +427,7 @@ def _plan(
     has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
     if reading.direct and not has_direct:
         logger.info("no direct item-item path: %d items are too many for it", model.n_items)
-    n_factors = N_FACTORS if reading.has_factors(known.nnz, model) else 0
+    n_factors = n_factors_for(known.nnz, *known.shape)
     plan = plan_memory(
         known.shape[0],
         known.nnz,
@@ -435,8 +435,8 @@ def _plan(
         TrainingConfig(**settings_of(TrainingConfig, settings)),
         direct=has_direct,
         n_networks=n_networks,
-        n_factors=n_factors,
-        n_start=N_FACTORS if is_warm else 0,
+        n_factors=n_factors if reading.has_factors(known.nnz, model) else 0,
+        n_start=n_factors if is_warm else 0,
         limit=None if limit is None else parse_bytes(limit),
     )
     logger.info("%s", plan.describe())

@@ -108,7 +108,7 @@ class ReadoutConfig:
     popular ones."""
 
     factors: bool = True
-    """Add the scores of a matrix factorisation, in up to 256 hidden units of their own, beside the
+    """Add the scores of a matrix factorisation, in up to 512 hidden units of their own, beside the
     `n_hidden` that are trained; with more than 500,000 pairs only if `factor_gain` is told. Needs a
     single layer of tanh or identity. Not in the paper."""
 

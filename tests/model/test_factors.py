@@ -8,6 +8,7 @@ from cfnade.model.factors import (
     FACTOR_ALPHAS,
     als_item_factors,
     largest_singular_value,
+    n_factors_for,
     solve_rows,
     usual_factor_alpha,
 )
@@ -89,3 +90,9 @@ def test_few_watchers_are_given_more_confidence(n_watchers, alpha):
 
 def test_nobody_at_all_has_a_usual_alpha_as_well():
     assert usual_factor_alpha(0, 0) == FACTOR_ALPHAS[-1]
+
+
+def test_there_are_more_factors_where_items_have_few_watchers_but_never_more_than_data():
+    assert n_factors_for(19_000, 2_000, 1_025) == 512
+    assert n_factors_for(40_000, 2_000, 1_024) == 256
+    assert n_factors_for(40_000, 100, 1_024) == 50 and n_factors_for(1, 1, 1) == 1

@@ -19,7 +19,9 @@ from cfnade.model.config import MANY_WATCHERS, ModelConfig
 from cfnade.model.inputs import with_values
 from cfnade.model.units import LinearUnits
 
-N_FACTORS = 256
+FEW_WATCHERS = 20
+"""Of an item, on average, below which there are twice as many factors: there they are quick to find
+and worth it, as in searches of IMF."""
 
 FACTORS_UP_TO = 500_000
 """Pairs up to which a factorisation is made, unless it is asked for: each takes up to half a
@@ -58,7 +60,7 @@ class Factorisations:
         """Hidden units with the scores of the factorisation, for one alpha."""
         if alpha not in self._units:
             ratings = self._ratings
-            n_factors = max(1, min(N_FACTORS, min(ratings.shape) // 2))
+            n_factors = n_factors_for(ratings.nnz, *ratings.shape)
             sure = with_values(ratings, confidence(ratings.data, alpha))
             l2 = min(_FACTOR_L2 * math.sqrt(1.0 + alpha), _MOST_L2 * largest_singular_value(sure))
             rng = np.random.default_rng(0)
@@ -67,6 +69,12 @@ class Factorisations:
                 factors, _LINEAR_L2 * l2, ratings, self._model
             )
         return self._units[alpha]
+
+
+def n_factors_for(n_pairs: int, n_users: int, n_items: int) -> int:
+    """How many factors there are for data of this size."""
+    n_factors = 512 if n_pairs < FEW_WATCHERS * n_items else 256
+    return max(1, min(n_factors, min(n_users, n_items) // 2))
 
 
 def usual_factor_alpha(n_pairs: int, n_items: int) -> float:
