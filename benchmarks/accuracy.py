@@ -48,7 +48,7 @@ OURS = ("cfnade", "cfnade-paper")
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no direct path": {"direct": False},
     "no factors": {"factors": False},
-    "random start": {"warm_start": False},
+    "random start": {"start_from_factors": False},
     "one network": {"n_networks": 1},
     "no tilt of popularity": {"popularity_tilt": 0.0},
     "no item L2": {"item_l2": 0.0},

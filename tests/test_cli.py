@@ -419,7 +419,7 @@ def test_errors_name_options_and_not_arguments_of_python(events, capsys, wrong, 
     assert told in last_error(capsys)
 
 
-@pytest.mark.parametrize("name", ["direct", "refit", "warm_start", "item_mean"])
+@pytest.mark.parametrize("name", ["direct", "refit", "start_from_factors", "item_mean"])
 def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
     assert run(["evaluate", str(events), "--set", f"{name}=no"]) == 2
     assert f"{name} must be true or false, got 'no'" in last_error(capsys)

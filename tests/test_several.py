@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE
-from cfnade.errors import ConfigError
+from cfnade.errors import ArtifactError, ConfigError
 from cfnade.model.config import ModelConfig
-from cfnade.model.factors import FACTORS_UP_TO
+from cfnade.model.factors import FACTORS_UP_TO, FactorPlan
 from cfnade.several import NetworksConfig
 from tests.networks import random_counts
 
@@ -14,7 +15,7 @@ SMALL = {"n_hidden": 8, "max_epochs": 2, "direct": False, "factors": False, "n_n
 
 
 @pytest.mark.parametrize(
-    ("warm_start", "n_pairs", "expected"),
+    ("told", "n_pairs", "expected"),
     [
         (None, FACTORS_UP_TO, True),
         (None, FACTORS_UP_TO + 1, False),
@@ -22,22 +23,67 @@ SMALL = {"n_hidden": 8, "max_epochs": 2, "direct": False, "factors": False, "n_n
         (False, 10, False),
     ],
 )
-def test_small_data_start_from_factors_unless_told_otherwise(warm_start, n_pairs, expected):
-    assert NetworksConfig(None, warm_start).is_warm(n_pairs, ModelConfig(20)) is expected
+def test_small_data_start_from_factors_unless_told_otherwise(told, n_pairs, expected):
+    plan = FactorPlan.of(n_pairs, 1_000, 20)
+    networks = NetworksConfig(start_from_factors=told)
+    assert networks.starts_from_factors(plan, ModelConfig(20)) is expected
 
 
 def test_a_deep_network_starts_at_random_and_refuses_to_do_otherwise():
-    deep = ModelConfig(20, n_layers=2)
-    assert not NetworksConfig().is_warm(10, deep)
+    deep, plan = ModelConfig(20, n_layers=2), FactorPlan.of(10, 5, 20)
+    assert not NetworksConfig().starts_from_factors(plan, deep)
     with pytest.raises(ConfigError, match=r"single layer .* n_layers=2"):
-        NetworksConfig(None, True).is_warm(10, deep)
+        NetworksConfig(start_from_factors=True).starts_from_factors(plan, deep)
 
 
 def test_a_fit_starts_from_factors_if_it_is_to():
     counts = random_counts(60, 20)
     usual, warm, random = (
         ImplicitCFNADE(**SMALL, **told).fit(counts).scores(counts)
-        for told in ({}, {"warm_start": True}, {"warm_start": False})
+        for told in ({}, {"start_from_factors": True}, {"start_from_factors": False})
     )
     np.testing.assert_array_equal(usual, warm)
     assert np.abs(usual - random).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [np.ones((1, 1)), np.ones((10, 1)), np.ones((1, 5)), np.ones((10, 4))],
+    ids=["one pair", "one item", "one user", "all alike"],
+)
+def test_where_factors_say_nothing_the_start_is_random(counts):
+    counts = csr_array(counts)
+    usual, random = (
+        ImplicitCFNADE(n_hidden=8, max_epochs=2, start_from_factors=told).fit(counts).scores(counts)
+        for told in (None, False)
+    )
+    np.testing.assert_array_equal(usual, random)
+    assert np.abs(usual).max() < 20.0
+
+
+def test_a_fit_is_not_resumed_with_another_start_or_another_judge(tmp_path):
+    counts = random_counts(60, 20)
+    small = {**SMALL, "item_l2": 0.1, "direct": True, "direct_gain": 2.0}
+    ImplicitCFNADE(**small).fit(counts, checkpoint=tmp_path)
+    longer = {**small, "max_epochs": 4}
+    for changes, told in (
+        ({"start_from_factors": False}, "other start"),
+        ({"direct_gain": 5.0}, "other judged with"),
+    ):
+        with pytest.raises(ArtifactError, match=told):
+            ImplicitCFNADE(**{**longer, **changes}).fit(counts, checkpoint=tmp_path, resume=True)
+    ImplicitCFNADE(**longer).fit(counts, checkpoint=tmp_path, resume=True)
+
+
+def test_epochs_are_judged_with_the_direct_path_on_small_data(monkeypatch):
+    counts = random_counts(80, 20)
+    settings = {**SMALL, "max_epochs": 4, "direct": True, "direct_gain": 300.0, "item_l2": 0.1}
+
+    def looks() -> list[float | None]:
+        model = ImplicitCFNADE(**settings, direct_l2=1.0, direct_neighbours=5).fit(counts)
+        return [epoch.validation_mpr for epoch in model.epochs_]
+
+    with_direct = looks()
+    monkeypatch.setattr("cfnade.fitting.DIRECT_LOOK_UP_TO", 0)
+    alone = looks()
+    assert len(with_direct) == len(alone) and with_direct != alone

@@ -55,7 +55,7 @@ CFNADE_START: dict[str, Any] = {
     "patience": 4,
     "validate_every": 2,
     "factors": False,
-    "warm_start": False,
+    "start_from_factors": False,
 }
 SEARCH_NOTE = (
     "IMF and CF-NADE start at settings where longer searches on the validation pairs of this data "

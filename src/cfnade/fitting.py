@@ -6,12 +6,13 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from cfnade.calibration import Calibrator, fit_calibrator
 from cfnade.data.feedback import confidence
@@ -31,7 +32,7 @@ from cfnade.fit_validation import (
 )
 from cfnade.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.model.config import ITEM_L2, ModelConfig, TrainingConfig
-from cfnade.model.factors import n_factors_for
+from cfnade.model.factors import FactorPlan
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.units import mean_of
 from cfnade.readout import (
@@ -210,10 +211,10 @@ class _Fitting:
         reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
         networks = NetworksConfig(**settings_of(NetworksConfig, settings))
         self.n_networks = networks.n_for(known)
-        self.is_warm = networks.is_warm(known.nnz, self.model)
-        self.plan = _plan(
-            known, self.model, reading, self.n_networks, settings, is_warm=self.is_warm
-        )
+        self.factor_plan = FactorPlan.of(known.nnz, *known.shape)
+        self.starts_from_factors = networks.starts_from_factors(self.factor_plan, self.model)
+        self.is_judged_with_direct = known.nnz <= DIRECT_LOOK_UP_TO
+        self.plan = self._memory_plan(reading, settings)
         self.reading = replace(reading, direct=self.plan.direct > 0)
         self.seed, self.n_threads = settings.get("seed", 0), settings.get("n_threads")
         self.relative_rating = relative_rating
@@ -227,46 +228,42 @@ class _Fitting:
         train_counts, held_out = self.known, validation
         if validation is None:
             train_counts, held_out = hold_out_validation(self.known, self.validating, self.seed)
-        ratings = self._ratings_of(train_counts)
-        maker = ReadoutMaker(self.reading, ratings.transform(train_counts), self.model)
-        item_l2, trained = self._search(train_counts, held_out, ratings, maker)
+        part = self._part(train_counts)
+        item_l2, trained = self._search(part, held_out)
         if self.n_epochs_run:  # the search went on: what came after it in an earlier run is void
             self.checkpoints.forget("again-*")
             self.checkpoints.forget("refit-*")
         best_epoch, epochs = trained.best_epoch, trained.epochs
         fixed: dict[str, Any] = {"item_l2": item_l2, "max_epochs": best_epoch}
-        network = self._with_others("again", trained.network, train_counts, ratings, maker, fixed)
-        found = _FoundReadout(maker.start())
+        network = self._with_others("again", trained.network, part, fixed)
+        found = _FoundReadout(part.maker.start())
         if held_out is not None:
-            found = self._read_out(maker, network, train_counts, held_out, ratings)
+            found = self._read_out(part, network, held_out)
         if refits(self.validating, train_counts.nnz / self.known.nnz):
             logger.info("training again on all pairs, for %d epochs", best_epoch)
-            del maker, trained, network  # they hold what the next ones need room for
-            ratings = self._ratings_of(self.known)
-            maker = ReadoutMaker(self.reading, ratings.transform(self.known), self.model)
-            network = self._with_others("refit", None, self.known, ratings, maker, fixed)
-        scorer = NetworkScorer(maker.add(network, found.readout), ratings)
+            del part, trained, network  # they hold what the next ones need room for
+            part = self._part(self.known)
+            network = self._with_others("refit", None, part, fixed)
+        scorer = NetworkScorer(part.maker.add(network, found.readout), part.ratings)
         return Fitted(
             scorer, best_epoch, item_l2, found.mpr, found.readout, found.calibrator, epochs
         )
 
-    def _ratings_of(self, counts: CountMatrix) -> RelativeRating:
-        return self.relative_rating or RelativeRating().fit(counts)
+    def _part(self, counts: CountMatrix) -> _Part:
+        ratings = self.relative_rating or RelativeRating().fit(counts)
+        rated = ratings.transform(counts)
+        maker = ReadoutMaker(self.reading, rated, self.model, self.factor_plan)
+        return _Part(counts, ratings, rated, maker)
 
-    def _search(
-        self,
-        counts: CountMatrix,
-        held_out: CountMatrix | None,
-        ratings: RelativeRating,
-        maker: ReadoutMaker,
-    ) -> tuple[float, Trained]:
+    def _search(self, part: _Part, held_out: CountMatrix | None) -> tuple[float, Trained]:
         """Train with the strength of L2 that is given, or up to so many from the usual one on."""
+        counts = part.counts
         usual = self.training.item_l2_for(counts.nnz, *counts.shape)
-        validate = None if held_out is None else self._validator(counts, held_out, ratings, maker)
+        validate = None if held_out is None else self._validator(part, held_out)
 
         def train_with(item_l2: float) -> Trained:
-            part = "search" if item_l2 == usual else f"search-{item_l2:g}"
-            return self._train(part, counts, ratings, maker, validate, item_l2=item_l2)
+            name = "search" if item_l2 == usual else f"search-{item_l2:g}"
+            return self._train(name, part, validate, item_l2=item_l2)
 
         n_trials = self.validating.item_l2_trials
         is_small = counts.shape[0] * counts.shape[1] <= SEARCH_UP_TO
@@ -289,98 +286,128 @@ class _Fitting:
 
     def _with_others(
         self,
-        part: str,
+        name: str,
         first: NumpyNetwork | None,
-        counts: CountMatrix,
-        ratings: RelativeRating,
-        maker: ReadoutMaker,
+        part: _Part,
         fixed: Mapping[str, Any],
     ) -> NumpyNetwork:
         """The mean of a network and of others like it, from other seeds; None trains that too."""
         networks = [] if first is None else [first]
         for number in range(len(networks), self.n_networks):
             seed = self.training.seed + _NEXT_SEED * number
-            done = self._train(f"{part}-{number}", counts, ratings, maker, **fixed, seed=seed)
+            done = self._train(f"{name}-{number}", part, **fixed, seed=seed)
             networks.append(done.network)
         return mean_of(networks)
 
     def _train(
         self,
-        part: str,
-        counts: CountMatrix,
-        ratings: RelativeRating,
-        maker: ReadoutMaker,
+        name: str,
+        part: _Part,
         validate: Callable[[NumpyNetwork], Look] | None = None,
         **changes: Any,
     ) -> Trained:
         from cfnade.model.training import train
 
-        checkpoint, resume = self.checkpoints.of(part)
+        checkpoint, resume = self.checkpoints.of(name)
         return train(
             self.model,
             replace(self.training, **changes),
-            ratings.transform(counts),
-            units=maker.factors.units(maker.factors.usual_alpha) if self.is_warm else None,
+            part.rated,
+            units=part.maker.factors.units(self.factor_plan.alpha)
+            if self.starts_from_factors
+            else None,
             validate=validate,
             on_epoch=self._on_epoch,
             on_step=self.callbacks.on_step,
             checkpoint=checkpoint,
             resume=resume,
+            told=self._told(part, validate is not None),
         )
+
+    def _told(self, part: _Part, is_judged: bool) -> dict[str, Any]:
+        """What tells a training from others, beside its settings and data."""
+        beside = self._judged_with(part) if is_judged else None
+        return {
+            "start": asdict(self.factor_plan) if self.starts_from_factors else None,
+            "judged with": None if beside is None else asdict(beside),
+        }
 
     def _on_epoch(self, epoch: Epoch) -> None:
         self.n_epochs_run += 1
         if self.callbacks.on_epoch is not None:
             self.callbacks.on_epoch(epoch)
 
-    def _validator(
-        self,
-        counts: CountMatrix,
-        held_out: CountMatrix,
-        ratings: RelativeRating,
-        maker: ReadoutMaker,
-    ) -> Callable[[NumpyNetwork], Look]:
+    def _validator(self, part: _Part, held_out: CountMatrix) -> Callable[[NumpyNetwork], Look]:
         """What an epoch is judged by."""
         from cfnade.model.training import Look
 
         by = self.training.choose_by
-        metrics = ("mpr",) if by is None else ("mpr", by)
-        judge = self._judge(counts, held_out, ratings, metrics)
-        is_whole = counts.nnz <= DIRECT_LOOK_UP_TO
-        direct = replace(maker.start(), factor_gain=0.0)
+        judge = self._judge(part, held_out, ("mpr",) if by is None else ("mpr", by))
+        beside = self._judged_with(part)
 
         def look(network: NumpyNetwork) -> Look:
-            judged = judge(maker.add(network, direct) if is_whole else network)
+            judged = judge(network if beside is None else part.maker.add(network, beside))
             return Look(judged["mpr"], None if by is None else cost_by(judged, by))
 
         return look
 
-    def _judge(
-        self,
-        counts: CountMatrix,
-        held_out: CountMatrix,
-        ratings: RelativeRating,
-        metrics: Sequence[str],
-    ) -> Callable[[NumpyNetwork], dict[str, float]]:
-        block_size = max(1, self.plan.block // (2 * 4 * counts.shape[1]))
-        return judge_on(counts, held_out, ratings, metrics, block_size=block_size)
+    def _judged_with(self, part: _Part) -> Readout | None:
+        """What stands beside a network when an epoch is judged."""
+        if not self.is_judged_with_direct:
+            return None
+        return replace(part.maker.start(), factor_gain=0.0)
 
-    def _read_out(
-        self,
-        maker: ReadoutMaker,
-        network: NumpyNetwork,
-        counts: CountMatrix,
-        held_out: CountMatrix,
-        ratings: RelativeRating,
-    ) -> _FoundReadout:
+    def _judge(
+        self, part: _Part, held_out: CountMatrix, metrics: Sequence[str]
+    ) -> Callable[[NumpyNetwork], dict[str, float]]:
+        block_size = max(1, self.plan.block // (2 * 4 * part.counts.shape[1]))
+        return judge_on(part.counts, held_out, part.ratings, metrics, block_size=block_size)
+
+    def _read_out(self, part: _Part, network: NumpyNetwork, held_out: CountMatrix) -> _FoundReadout:
         """Choose what is added to the network, and calibrate the two together."""
         by = self.training.choose_by
         few = of_some_users(held_out, READOUT_USERS, 0)
-        judge = self._judge(counts, few, ratings, ("mpr", by or READOUT_BY))
-        readout = maker.choose(network, lambda each: cost_by(judge(each), by))
-        chosen = maker.add(network, readout)
-        calibrator = _calibrate(NetworkScorer(chosen, ratings), counts, few)
+        judge = self._judge(part, few, ("mpr", by or READOUT_BY))
+        readout = part.maker.choose(network, lambda each: cost_by(judge(each), by))
+        chosen = part.maker.add(network, readout)
+        calibrator = _calibrate(NetworkScorer(chosen, part.ratings), part.counts, few)
         return _FoundReadout(readout, judge(chosen)["mpr"], calibrator)
+
+    def _memory_plan(self, reading: ReadoutConfig, settings: Mapping[str, Any]) -> MemoryPlan:
+        """What fitting takes of memory, within the limit if there is one; tells it in the log."""
+        known, model, limit = self.known, self.model, settings.get("memory_limit")
+        has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
+        if reading.direct and not has_direct:
+            logger.info("no direct item-item path: %d items are too many for it", model.n_items)
+        n_factors = self.factor_plan.n_factors
+        plan = plan_memory(
+            known.shape[0],
+            known.nnz,
+            model,
+            self.training,
+            direct=has_direct,
+            n_networks=self.n_networks,
+            n_factors=n_factors if reading.has_factors(self.factor_plan, model) else 0,
+            n_start=n_factors if self.starts_from_factors else 0,
+            is_judged_with_direct=self.is_judged_with_direct,
+            limit=None if limit is None else parse_bytes(limit),
+        )
+        logger.info("%s", plan.describe())
+        if has_direct and not plan.direct:
+            logger.warning("the direct item-item path does not fit %s and is left out", limit)
+        return plan
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Counts that networks are trained on, all or all but those held out."""
+
+    counts: CountMatrix
+    ratings: RelativeRating
+    rated: csr_array
+    """Their relative ratings, (n_users, n_items)."""
+
+    maker: ReadoutMaker
 
 
 @dataclass(frozen=True)
@@ -411,38 +438,6 @@ def calibrate(scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatr
     )
     mean = float(likes.mean()) if likes.size else 1.0
     return fit_calibrator(scorer, histories, held_out, mean_confidence=mean)
-
-
-def _plan(
-    known: CountMatrix,
-    model: ModelConfig,
-    reading: ReadoutConfig,
-    n_networks: int,
-    settings: Mapping[str, Any],
-    *,
-    is_warm: bool,
-) -> MemoryPlan:
-    """What fitting takes of memory, within the limit if there is one; tells it in the log."""
-    limit = settings.get("memory_limit")
-    has_direct = reading.direct and model.n_items <= DIRECT_UP_TO
-    if reading.direct and not has_direct:
-        logger.info("no direct item-item path: %d items are too many for it", model.n_items)
-    n_factors = n_factors_for(known.nnz, *known.shape)
-    plan = plan_memory(
-        known.shape[0],
-        known.nnz,
-        model,
-        TrainingConfig(**settings_of(TrainingConfig, settings)),
-        direct=has_direct,
-        n_networks=n_networks,
-        n_factors=n_factors if reading.has_factors(known.nnz, model) else 0,
-        n_start=n_factors if is_warm else 0,
-        limit=None if limit is None else parse_bytes(limit),
-    )
-    logger.info("%s", plan.describe())
-    if has_direct and not plan.direct:
-        logger.warning("the direct item-item path does not fit %s and is left out", limit)
-    return plan
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from cfnade.model.inputs import dislike_scale
 from cfnade.model.new_items import with_new_items
 from cfnade.model.units import apart
 from cfnade.readout import Readout, ReadoutConfig, ReadoutMaker
+from cfnade.several import NetworksConfig
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def grow(
     Args:
         scorer: The network so far, with its count distributions; it is not changed.
         counts: More data, (n_users, n_items): columns are those of the network, then new items.
-        settings: Fields of `TrainingConfig` and `ReadoutConfig` by name, `n_threads` and
-            `memory_limit`.
+        settings: Fields of `TrainingConfig`, `ReadoutConfig` and `NetworksConfig` by name,
+            `n_threads` and `memory_limit`.
         n_epochs: Passes over the data; with 0 new items are added and nothing is trained.
         train_items: `all` trains all weights; `new` W, V and d of the new items alone.
         readout: What was added to the network after training.
@@ -90,6 +91,7 @@ def grow(
     """
     settings = plain_settings(settings)
     training = TrainingConfig(**settings_of(TrainingConfig, settings))
+    NetworksConfig(**settings_of(NetworksConfig, settings))  # refuses what has no meaning
     _check(counts, n_epochs, train_items)
     readout, callbacks = readout or Readout(), callbacks or Callbacks()
     before, n_items = scorer.network, counts.shape[1]

@@ -60,13 +60,17 @@ class MemoryPlan:
     factors: int
     """Of the factorisation; 0 without it."""
 
+    is_held: bool
+    """Whether factors and the direct path are there while a network is trained."""
+
     block: int
     """Of the scores that are held at once when judging."""
 
     @property
     def total(self) -> int:
-        """At the same time at most: updates, direct path, factors come one by one."""
-        in_turn = max(self.update, self.direct, self.factors)
+        """At the same time at most: updates, direct path, factors come one by one, or stay."""
+        parts = (self.update, self.direct, self.factors)
+        in_turn = sum(parts) if self.is_held else max(parts)
         return _INTERPRETER + self.data + self.weights + self.wide + in_turn + self.block
 
     def describe(self) -> str:
@@ -93,6 +97,7 @@ def plan_memory(
     n_networks: int = 1,
     n_factors: int = 0,
     n_start: int = 0,
+    is_judged_with_direct: bool = False,
     limit: int | None = None,
 ) -> MemoryPlan:
     """Estimate what fitting takes; with a limit, make it fit.
@@ -108,6 +113,7 @@ def plan_memory(
         n_networks: Trained, one after the other.
         n_factors: Hidden units that are added after training.
         n_start: Factors that training starts from.
+        is_judged_with_direct: Whether the direct path is there while a network is trained.
         limit: Bytes.
 
     Returns:
@@ -127,6 +133,7 @@ def plan_memory(
         direct=regression_bytes(n_users, n_items, n_pairs) if direct else 0,
         wide=0 if n_units == model.n_hidden else 4 * 3 * n_items * n_units * _WIDE_COPIES,
         factors=4 * (n_users + n_items) * max(n_factors, n_start) * _FACTOR_COPIES,
+        is_held=n_start > 0 or is_judged_with_direct,
         block=2 * BLOCK_BYTES,
     )
     if limit is None:
@@ -139,6 +146,7 @@ def plan_memory(
         f"{fitting.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or use "
         "fewer items, hidden units or users in a batch"
         + (", n_networks=1 or factors=False" if plan.wide else "")
+        + (", or start_from_factors=False" if n_start else "")
     )
 
 

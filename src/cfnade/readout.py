@@ -23,7 +23,7 @@ from cfnade.data.feedback import check_bool, check_number, popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.evaluation.tuning import Trial, coordinate_search
 from cfnade.model.config import ModelConfig
-from cfnade.model.factors import FACTOR_ALPHAS, FACTORS_UP_TO, Factorisations
+from cfnade.model.factors import FACTOR_ALPHAS, Factorisations, FactorPlan
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.neighbours import NeighbourRegression, usual_candidates
 from cfnade.model.units import can_be_linear
@@ -33,7 +33,6 @@ DIRECT_UP_TO = 100_000
 
 SEARCH_L2_UP_TO = 10_000
 """Items up to which several L2 are tried: each takes seconds here, and longer above."""
-
 
 _SWITCHES = {"direct": "direct", "factor": "factors"}
 """What turns a path off, by how its settings begin."""
@@ -118,9 +117,9 @@ class ReadoutConfig:
     factor_gain: float | None = None
     """Factor on its scores, which have a spread of 1 without it."""
 
-    def has_factors(self, n_pairs: int, model: ModelConfig) -> bool:
-        """Whether a factorisation is added to such a network of so many pairs."""
-        is_wanted = n_pairs <= FACTORS_UP_TO or self.factor_gain is not None
+    def has_factors(self, plan: FactorPlan, model: ModelConfig) -> bool:
+        """Whether such a factorisation is added to such a network."""
+        is_wanted = plan.is_quick or self.factor_gain is not None
         return self.factors and is_wanted and can_be_linear(model)
 
     def __post_init__(self) -> None:
@@ -161,27 +160,35 @@ GRID: dict[str, tuple[float, ...]] = {
 class ReadoutMaker:
     """Adds a readout to networks trained on the same ratings."""
 
-    def __init__(self, config: ReadoutConfig, ratings: csr_array, model: ModelConfig) -> None:
+    def __init__(
+        self,
+        config: ReadoutConfig,
+        ratings: csr_array,
+        model: ModelConfig,
+        plan: FactorPlan | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
             config: What is fixed.
             ratings: Relative ratings that the networks were trained on, (n_users, n_items).
             model: What the networks are, but for their width.
+            plan: Of the factorisation; None for what suits these ratings.
         """
-        self.config, self.model = config, model
+        plan = plan or FactorPlan.of(ratings.nnz, *ratings.shape)
+        self.config = config
         self.has_direct = config.direct and ratings.shape[1] <= DIRECT_UP_TO
-        self.has_factors = config.has_factors(ratings.nnz, model)
+        self.has_factors = config.has_factors(plan, model)
         self.n_items = ratings.shape[1]
         self._ratings = ratings
         self._found: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
-        self.factors = Factorisations(ratings, model)
+        self.factors = Factorisations(ratings, model, plan)
 
     def start(self) -> Readout:
         """What is fixed, and the usual for the rest."""
         told = {f.name: getattr(self.config, f.name) for f in fields(Readout)}
         if told["factor_alpha"] is None:
-            told["factor_alpha"] = self.factors.usual_alpha
+            told["factor_alpha"] = self.factors.plan.alpha
         readout = Readout(**{name: value for name, value in told.items() if value is not None})
         if not self.has_direct:
             readout = replace(readout, direct_neighbours=0)

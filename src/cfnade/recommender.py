@@ -93,7 +93,7 @@ class ImplicitCFNADE:
         n_hidden: int = 256,
         n_layers: int = 1,
         n_networks: int | None = None,
-        warm_start: bool | None = None,
+        start_from_factors: bool | None = None,
         activation: Activation = "tanh",
         alpha: float = 30.0,
         input_scale: InputScale = "history",
@@ -135,7 +135,7 @@ class ImplicitCFNADE:
         self.n_hidden = n_hidden
         self.n_layers = n_layers
         self.n_networks = n_networks
-        self.warm_start = warm_start
+        self.start_from_factors = start_from_factors
         self.activation = activation
         self.alpha = alpha
         self.input_scale = input_scale

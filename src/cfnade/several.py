@@ -9,7 +9,7 @@ from cfnade.data.feedback import check_bool
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError
 from cfnade.model.config import ModelConfig, check_at_least
-from cfnade.model.factors import FACTORS_UP_TO
+from cfnade.model.factors import FactorPlan
 from cfnade.model.units import can_be_linear
 
 FEW_WATCHERS = 10
@@ -32,32 +32,32 @@ class NetworksConfig:
     there much of what one learns is chance, and else one: on denser data the mean of four has an
     MPR that is lower by half a per cent (decision 24). Not in the paper."""
 
-    warm_start: bool | None = None
+    start_from_factors: bool | None = None
     """Start three quarters of the hidden units with the scores of a matrix factorisation, rather
     than at random: training takes a half to a sixth of the epochs then, and ends a little better
     (decision 25). None does so where that is quick, up to 500,000 pairs, and the network has a
     single layer of tanh or identity, which it needs. Not in the paper."""
 
     def __post_init__(self) -> None:
-        if self.warm_start is not None:
-            check_bool("warm_start", self.warm_start)
+        if self.start_from_factors is not None:
+            check_bool("start_from_factors", self.start_from_factors)
         if self.n_networks is not None:
             check_at_least("n_networks", self.n_networks, 1)
 
-    def is_warm(self, n_pairs: int, model: ModelConfig) -> bool:
-        """Whether such a network of so many pairs starts from a factorisation.
+    def starts_from_factors(self, plan: FactorPlan, model: ModelConfig) -> bool:
+        """Whether such a network starts from such a factorisation.
 
         Raises:
             ConfigError: If it is to, and cannot.
         """
-        if self.warm_start and not can_be_linear(model):
+        if self.start_from_factors and not can_be_linear(model):
             raise ConfigError(
-                "warm_start needs a single layer of tanh or identity, got "
+                "start_from_factors needs a single layer of tanh or identity, got "
                 f"n_layers={model.n_layers}, activation={model.activation!r}; leave it out"
             )
-        if self.warm_start is not None:
-            return self.warm_start
-        return n_pairs <= FACTORS_UP_TO and can_be_linear(model)
+        if self.start_from_factors is not None:
+            return self.start_from_factors
+        return plan.is_quick and can_be_linear(model)
 
     def n_for(self, counts: CountMatrix) -> int:
         """How many, for these counts."""

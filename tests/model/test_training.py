@@ -14,7 +14,7 @@ from cfnade.evaluation.evaluate import mean_percentage_ranking
 from cfnade.fitting import NetworkScorer
 from cfnade.model import training as training_module
 from cfnade.model.config import ModelConfig, TrainingConfig
-from cfnade.model.factors import Factorisations
+from cfnade.model.factors import Factorisations, FactorPlan
 from cfnade.model.input_layer import InputLayer
 from cfnade.model.network import CFNADENetwork
 from cfnade.model.objective import OutputLayer, weighted_nll
@@ -433,8 +433,12 @@ def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
     assert rates[1:] == sorted(rates[1:], reverse=True) and rates[-1] == pytest.approx(0.02 / 40)
 
 
+def _units(model, ratings):
+    return Factorisations(ratings, model, FactorPlan.of(ratings.nnz, *ratings.shape)).units(10.0)
+
+
 def test_a_start_from_factors_begins_below_a_random_one(ratings):
-    units = Factorisations(ratings, MODEL).units(10.0)
+    units = _units(MODEL, ratings)
     random, warm = (
         train(MODEL, changed(TRAINING, max_epochs=3), ratings, units=start).epochs
         for start in (None, units)
@@ -444,10 +448,13 @@ def test_a_start_from_factors_begins_below_a_random_one(ratings):
 
 def test_a_start_from_factors_leaves_no_unit_without_a_gradient(ratings):
     wide = changed(MODEL, n_hidden=30)  # more units than factors
-    units = Factorisations(ratings, wide).units(10.0)
+    units = _units(wide, ratings)
     run = training_module._Run(wide, TRAINING, ratings, units=units)
-    for weight in (run.network.like_weight, run.network.output_weight):
-        assert (weight.detach().abs().sum(dim=0) > 0).all() and weight.detach().abs().max() < 100
+    before = {n: w.detach().clone() for n, w in run.network.named_parameters()}
+    run.epoch(None, None)
+    for name in ("like_weight", "output_weight"):
+        moved = (run.network.get_parameter(name).detach() - before[name]).abs()
+        assert (moved.sum(dim=0) > 0).all() and before[name].abs().max() < 100
 
 
 def test_the_last_epoch_of_a_schedule_is_judged(ratings):

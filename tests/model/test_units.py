@@ -87,3 +87,15 @@ def test_where_there_is_little_room_the_start_has_the_leading_components(ratings
     assert into.shape == (N_ITEMS, 3)
     whole = units.into @ units.out.T
     assert np.abs(into @ out.T - whole).max() < 0.1 * np.abs(whole).max()
+
+
+def test_a_narrow_network_starts_no_further_than_where_a_tanh_bends(ratings):
+    factors = np.random.default_rng(1).normal(size=(N_ITEMS, 12)).astype(np.float32)
+    factors[:, 0] *= 100.0
+    config = random_numpy_network().config
+    units = LinearUnits.from_factors(factors, 50.0, ratings, config)
+    context = with_values(ratings, confidence(ratings.data, config.alpha))
+    x = with_values(ratings, input_weight(context, config))
+    for n_hidden in (2, 4, 16):
+        into, _ = units.start(n_hidden, np.random.default_rng(0))
+        assert np.sqrt(np.mean((x @ into) ** 2)) <= 0.5 + 1e-4

@@ -157,8 +157,8 @@ def test_what_cannot_be_streamed_is_refused(folder, tmp_path):
             train_prepared(folder, tmp_path / "model", {name: value})
     with pytest.raises(ConfigError, match="judged by MPR"):
         train_prepared(folder, tmp_path / "model", {"choose_by": "ndcg@20"})
-    with pytest.raises(ConfigError, match="warm_start needs all users in memory"):
-        train_prepared(folder, tmp_path / "model", {"warm_start": True})
+    with pytest.raises(ConfigError, match="start_from_factors needs all users in memory"):
+        train_prepared(folder, tmp_path / "model", {"start_from_factors": True})
     with pytest.raises(ConfigError, match=r"one network .* leave n_networks out"):
         train_prepared(folder, tmp_path / "model", {"n_networks": 2})
     readout = ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt")

@@ -14,6 +14,7 @@ from cfnade.errors import ConfigError, TrainingError
 from cfnade.evaluation.baseline_contenders import BASELINES, WEAK_START, best_stop
 from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.model.config import ModelConfig, usual_item_l2
+from cfnade.model.factors import FactorPlan
 from cfnade.recommender import ImplicitCFNADE
 from cfnade.scorer import Scorer
 from cfnade.several import NetworksConfig
@@ -185,16 +186,14 @@ class CFNADEContender:
         if start.get("item_l2", 0.0) is None:
             start["item_l2"] = usual_item_l2(validation.train.nnz, *validation.train.shape)
 
-        networks = NetworksConfig(preset["n_networks"], preset["warm_start"])
-        n_networks = networks.n_for(validation.train)
-        network = ModelConfig(
-            validation.train.shape[1], n_layers=preset["n_layers"], activation=preset["activation"]
-        )
-        # The last fit, on more pairs, has to start as those that its epochs were found with.
-        found: dict[str, Any] = {"warm_start": networks.is_warm(validation.train.nnz, network)}
+        n_networks = NetworksConfig(preset["n_networks"]).n_for(validation.train)
+        found: dict[str, Any] = {}  # by the first trial, for the others
 
-        def attempt(settings: dict[str, Any], n_networks: int) -> Trial:
-            settings = {**settings, **found, "n_networks": n_networks}
+        def attempt(searched: dict[str, Any], n_networks: int) -> Trial:
+            settings = {**found, **searched, "n_networks": n_networks}
+            # The last fit, on more pairs, has to start as the one that its epochs are found with.
+            starts_from_factors = _starts_from_factors({**preset, **searched}, validation.train)
+            settings["start_from_factors"] = starts_from_factors
             model = self._model(settings, validation.relative_rating)
             model.fit(validation.train, validation=validation.held_out)
             if model.validation_mpr_ is None:
@@ -206,8 +205,8 @@ class CFNADEContender:
                 "max_epochs": model.best_epoch_,
                 **model.readout_,
             }
-            if "factor_alpha" in model.readout_:  # each is a factorisation: the first is kept
-                found["factor_alpha"] = model.readout_["factor_alpha"]
+            if "factor_alpha" in model.readout_:  # each is a factorisation of its own
+                found.setdefault("factor_alpha", model.readout_["factor_alpha"])
             metrics = validation.metrics(model)
             return Trial(chosen, metrics["mpr"], metrics, calibrator=model.calibrator_)
 
@@ -244,6 +243,16 @@ class CFNADEContender:
     ) -> ImplicitCFNADE:
         changes = {**self.changes, **settings, "random_state": self.seed}
         return ImplicitCFNADE.from_preset(self.preset, **changes, relative_rating=relative_rating)
+
+
+def _starts_from_factors(settings: dict[str, Any], train: CountMatrix) -> bool:
+    """Whether a model with all these settings starts from factors of this data."""
+    network = ModelConfig(
+        train.shape[1], n_layers=settings["n_layers"], activation=settings["activation"]
+    )
+    return NetworksConfig(start_from_factors=settings["start_from_factors"]).starts_from_factors(
+        FactorPlan.of(train.nnz, *train.shape), network
+    )
 
 
 CONTENDERS: dict[str, Callable[[int], Contender]] = {

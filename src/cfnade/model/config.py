@@ -223,7 +223,7 @@ _PAPER: dict[str, Any] = {
     "n_hidden": 256,
     "n_layers": 1,
     "n_networks": 1,
-    "warm_start": False,
+    "start_from_factors": False,
     "activation": "tanh",
     "alpha": 300.0,
     "input_scale": "alpha",

@@ -8,6 +8,7 @@ stand beside a trained network, and others are where the network starts.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,13 @@ from cfnade.model.config import MANY_WATCHERS, ModelConfig
 from cfnade.model.inputs import with_values
 from cfnade.model.units import LinearUnits
 
-FEW_WATCHERS = 20
-"""Of an item, on average, below which there are twice as many factors: there they are quick to find
-and worth it, as in searches of IMF."""
-
 FACTORS_UP_TO = 500_000
 """Pairs up to which a factorisation is made, unless it is asked for: each takes up to half a
 minute there, and gives the more the fewer pairs there are to train a network on."""
+
+MORE_FACTORS_BELOW = 20
+"""Watchers of an item, on average, below which there are twice as many factors: there they are
+quick to find and worth it, as in searches of IMF."""
 
 FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Rates of confidence that are looked at."""
@@ -38,33 +39,53 @@ _START = 0.01  # spread of the first factors
 _POWER_STEPS = 20
 
 
+@dataclass(frozen=True)
+class FactorPlan:
+    """What kind of factorisation suits data of some size.
+
+    Decided once for all parts of a fit, which differ a little in size.
+    """
+
+    n_factors: int
+    alpha: float
+    """Rate of confidence, of `FACTOR_ALPHAS`."""
+
+    is_quick: bool
+    """Whether it takes seconds."""
+
+    @classmethod
+    def of(cls, n_pairs: int, n_users: int, n_items: int) -> FactorPlan:
+        """For so many users, items and pairs of them."""
+        return cls(
+            n_factors_for(n_pairs, n_users, n_items),
+            usual_factor_alpha(n_pairs, n_items),
+            n_pairs <= FACTORS_UP_TO,
+        )
+
+
 class Factorisations:
     """Matrix factorisations of the same ratings, one for each alpha, made once they are needed."""
 
-    def __init__(self, ratings: csr_array, model: ModelConfig) -> None:
+    def __init__(self, ratings: csr_array, model: ModelConfig, plan: FactorPlan) -> None:
         """Prepare.
 
         Args:
             ratings: Relative ratings, sparse, (n_users, n_items).
             model: The network that their scores will stand in.
+            plan: How many factors, and the usual alpha.
         """
+        self.plan = plan
         self._ratings, self._model = ratings, model
         self._units: dict[float, LinearUnits] = {}  # by alpha
-
-    @property
-    def usual_alpha(self) -> float:
-        """The rate of confidence that suits data of this density, of `FACTOR_ALPHAS`."""
-        return usual_factor_alpha(self._ratings.nnz, self._ratings.shape[1])
 
     def units(self, alpha: float) -> LinearUnits:
         """Hidden units with the scores of the factorisation, for one alpha."""
         if alpha not in self._units:
             ratings = self._ratings
-            n_factors = n_factors_for(ratings.nnz, *ratings.shape)
             sure = with_values(ratings, confidence(ratings.data, alpha))
             l2 = min(_FACTOR_L2 * math.sqrt(1.0 + alpha), _MOST_L2 * largest_singular_value(sure))
             rng = np.random.default_rng(0)
-            factors = als_item_factors(sure, n_factors, l2, _N_ITERATIONS, rng)
+            factors = als_item_factors(sure, self.plan.n_factors, l2, _N_ITERATIONS, rng)
             self._units[alpha] = LinearUnits.from_factors(
                 factors, _LINEAR_L2 * l2, ratings, self._model
             )
@@ -73,7 +94,7 @@ class Factorisations:
 
 def n_factors_for(n_pairs: int, n_users: int, n_items: int) -> int:
     """How many factors there are for data of this size."""
-    n_factors = 512 if n_pairs < FEW_WATCHERS * n_items else 256
+    n_factors = 512 if n_pairs < MORE_FACTORS_BELOW * n_items else 256
     return max(1, min(n_factors, min(n_users, n_items) // 2))
 
 

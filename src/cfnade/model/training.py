@@ -105,6 +105,7 @@ def train(
     on_step: Callable[[int, int], None] | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
+    told: Mapping[str, Any] | None = None,
 ) -> Trained:
     """Fit the network to relative ratings.
 
@@ -128,6 +129,8 @@ def train(
         on_step: Called after every update with its number in the epoch and how many there are.
         checkpoint: Folder that is kept up to date after every epoch.
         resume: Go on from that checkpoint.
+        told: What else must be the same to resume, as JSON can hold it: where the run starts from,
+            what it is judged with.
 
     Returns:
         The best network and how it came about.
@@ -137,7 +140,7 @@ def train(
     """
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings, start, units, trained_items, exchange)
+    run = _Run(model, training, ratings, start, units, trained_items, exchange, told)
     if resume and checkpoint is not None:
         run.load(checkpoint)
         run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
@@ -172,8 +175,10 @@ class _Run:
         units: LinearUnits | None = None,
         trained_items: NDArray[np.bool_] | None = None,
         exchange: Exchange | None = None,
+        told: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.training = model, training
+        self.told = dict(told or {})
         self.exchange = exchange or Alone()
         self.rows: TrainingRows = (
             RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
@@ -460,6 +465,7 @@ class _Run:
             "model": asdict(self.model),
             "training": training,
             "data": self.rows.identity(),
+            **self.told,
         }
 
 

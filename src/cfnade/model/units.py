@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +18,10 @@ from cfnade.model.inference import NumpyNetwork
 from cfnade.model.inputs import input_weight, with_values
 
 _SPREAD = 0.1  # of what enters a linear unit: up to there a tanh is a straight line
-_START_SPREAD = 0.25  # of what enters a unit that is to be trained: a tanh begins to bend
+_START_SPREAD = 0.25  # of what enters a unit that is to be trained, if it is one of all factors
+_MOST_START_SPREAD = 0.5  # of the few that are kept for a narrow network: from there a tanh bends
 _START_SHARE = 0.75  # of a network's units that start from linear ones; the others are random
+_LEAST_VARIATION = 1e-2  # of scores, by their size: below, they tell nobody from anybody
 
 
 def mean_of(networks: Sequence[NumpyNetwork]) -> NumpyNetwork:
@@ -63,7 +66,10 @@ class LinearUnits:
     """P, (n_items, n_units)."""
 
     out: NDArray[np.float32]
-    """Y, (n_items, n_units)."""
+    """Y, (n_items, n_units); 0 if the scores are the same for all users and items."""
+
+    entering: NDArray[np.float32] | None = None
+    """Second moment of what enters them, (n_units, n_units); None where it is not known."""
 
     @classmethod
     def from_factors(
@@ -89,29 +95,40 @@ class LinearUnits:
         second_moment = (entering.T @ entering).astype(np.float64) / max(len(entering), 1)
         mean = float(entering.mean(axis=0) @ factors.mean(axis=0))
         variance = float((second_moment * gram).sum()) / len(factors) - mean**2
-        spread = max(float(np.sqrt(max(variance, 0.0))), 1e-12)  # of the scores
-        return cls(np.float32(scale) * into, np.float32(1.0 / (scale * spread)) * factors)
+        size = math.sqrt(max(variance + mean**2, 0.0))  # of the scores
+        spread = math.sqrt(max(variance, 0.0))
+        strength = 1.0 / (scale * spread) if spread > _LEAST_VARIATION * size else 0.0
+        return cls(
+            np.float32(scale) * into,
+            np.float32(strength) * factors,
+            (scale**2 * second_moment).astype(np.float32),
+        )
 
     def start(
         self, n_hidden: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Weights into and out of the first units of a network that is to be trained.
 
-        Of the scores as many principal components as there is room for, turned at random: no unit
-        is above the others, and networks from other seeds bend them elsewhere.
+        As many of the leading components of Y as there is room for, turned at random: no unit is
+        above the others, and networks from other seeds bend them elsewhere.
 
         Args:
             n_hidden: Units of the network.
             rng: Of the turn.
 
         Returns:
-            Rows of W and of V, (n_items, n_started) each.
+            Rows of W and of V, (n_items, n_started) each; none if the scores say nothing.
         """
+        if not self.out.any():
+            return self.into[:, :0], self.out[:, :0]
         n_started = max(1, min(self.into.shape[1], int(_START_SHARE * n_hidden)))
         _, components = np.linalg.eigh((self.out.T @ self.out).astype(np.float64))  # ascending
         turn, _ = np.linalg.qr(rng.standard_normal((n_started, n_started)))
         turned = (components[:, -n_started:] @ turn).astype(np.float32)  # (n_units, n_started)
         scale = np.float32(_START_SPREAD / _SPREAD)
+        if self.entering is not None:
+            kept = float(np.sqrt(np.mean(np.sum(turned * (self.entering @ turned), axis=0))))
+            scale = np.float32(min(float(scale), _MOST_START_SPREAD / max(kept, 1e-12)))
         return scale * self.into @ turned, self.out @ turned / scale
 
     def beside(self, network: NumpyNetwork, gain: float) -> NumpyNetwork:

@@ -186,8 +186,8 @@ def _check(told: Mapping[str, Any]) -> None:
         raise ConfigError("a prepared folder is judged by MPR; leave choose_by out")
     if told["n_networks"] not in (None, 1):
         raise ConfigError("one network is trained on a prepared folder; leave n_networks out")
-    if told["warm_start"]:
-        raise ConfigError("warm_start needs all users in memory; leave it out on a prepared folder")
+    if told["start_from_factors"]:
+        raise ConfigError("start_from_factors needs all users in memory; leave it out")
     readout = ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt")
     for name in (*readout, "factor_alpha", "factor_gain"):
         if told[name] is not None and (told[name] or name != "popularity_tilt"):
@@ -257,7 +257,13 @@ def _save(
     settings = {k: v for k, v in estimator.get_params().items() if k != "relative_rating"}
     summary = prepared.summary
     info = {
-        "settings": {**settings, "direct": False, "factors": False, "n_networks": 1},
+        "settings": {
+            **settings,
+            "direct": False,
+            "factors": False,
+            "n_networks": 1,
+            "start_from_factors": False,
+        },
         "training": {
             "best_epoch": outcome.best_epoch,
             "readout": {"direct": False, "factors": False, "popularity_tilt": 0.0},
