@@ -47,8 +47,8 @@ class ImplicitCFNADE:
     and a neural autoregressive network gives the probability of a like for every other item.
 
     The constructor stores its keywords unchanged; they are checked in `fit`. What each does is
-    told in `cfnade.model.config.ModelConfig` and `TrainingConfig`, `cfnade.readout.ReadoutConfig`
-    and `cfnade.fit_validation.ValidationConfig`; those here only:
+    told in `cfnade.model.config.ModelConfig` and `TrainingConfig`, `cfnade.readout.ReadoutConfig`,
+    `cfnade.several.NetworksConfig` and `cfnade.fit_validation.ValidationConfig`; those here only:
 
     Args:
         relative_rating: Fitted count distributions to use as they are; None fits them.
@@ -63,7 +63,8 @@ class ImplicitCFNADE:
         catalogue_: Ids and names of the items.
         n_features_in_: Number of items.
         best_epoch_: Epochs that the network was trained for.
-        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`.
+        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`; up to
+            500,000 pairs that MPR is with the usual direct path beside the network.
         validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
         calibrator_: Turns scores into the values of `probability`; None if nothing was held out.
         item_l2_: The strength of L2 that it was trained with, given or found.

@@ -62,6 +62,7 @@ SPACE: Mapping[str, Between | OneOf] = {
 
 What is not here keeps the preset's value. The number of epochs and the readout (`direct_l2`,
 `direct_neighbours`, `direct_gain`, `popularity_tilt`, `factor_alpha`, `factor_gain`) need no
-search: every fit finds them on validation by itself. `n_networks`, `batch_size`, `schedule` and
+search: every fit finds them on validation by itself. Where training starts (`start_from_factors`)
+follows from the size of the data. `n_networks`, `batch_size`, `schedule` and
 `zero_share` trade time for accuracy, which a search for accuracy alone would answer in one way;
 depth did not pay on any data tried."""
