@@ -85,6 +85,9 @@ SETS = {
     ),
     "gowalla-checkins": AccuracySet("Gowalla check-ins", parted("gowalla-checkins")),
     "tafeng": AccuracySet("Ta-Feng", parted("tafeng")),
+    "ml-100k": AccuracySet(
+        "MovieLens 100K", whole("ml-100k", count_col="rating", **FIVE), is_extra=True
+    ),
     "online-retail-2009": AccuracySet(
         "Online Retail, the year before", whole("online-retail-2009", **FIVE), is_extra=True
     ),
@@ -125,7 +128,7 @@ SETS = {
 
 QUICK = {"tiny": AccuracySet("A made-up service", tiny)}
 
-ABLATED = ("lastfm-2k", "online-retail", "completejourney", "foursquare-nyc")
+ABLATED = ("lastfm-2k", "online-retail", "ml-100k", "completejourney", "foursquare-nyc")
 """Where each option of CF-NADE is turned off in turn."""
 
 PUBLISHED_GOWALLA = (

@@ -70,7 +70,7 @@ def progress_bar() -> Iterator[Progress]:
 def training_progress(max_epochs: int) -> Iterator[Callbacks]:
     """Callbacks that show loss, validation MPR and the time left of a training."""
     with progress_bar() as progress:
-        task = progress.add_task("training", total=max_epochs)
+        task = progress.add_task("getting ready", total=max_epochs)
 
         seen: list[Epoch] = []
 
