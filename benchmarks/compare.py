@@ -18,7 +18,15 @@ from cfnade.data.datasets import write_purchases
 
 OUTCOMES = Path(__file__).parent / "results" / "compare"
 
-SETS = ("ml-1m", "lastfm-2k", "online-retail", "completejourney", "gowalla-checkins", "tafeng")
+SETS = (
+    "ml-1m",
+    "lastfm-2k",
+    "online-retail",
+    "completejourney",
+    "gowalla-checkins",
+    "tafeng",
+    "lastfm-lightgcn",
+)
 
 
 def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
