@@ -128,7 +128,7 @@ SETS = {
 
 QUICK = {"tiny": AccuracySet("A made-up service", tiny)}
 
-ABLATED = ("lastfm-2k", "online-retail", "ml-100k", "completejourney", "foursquare-nyc")
+ABLATED = ("lastfm-2k", "online-retail", "ml-100k", "movietweetings-100k", "foursquare-nyc")
 """Where each option of CF-NADE is turned off in turn."""
 
 PUBLISHED_GOWALLA = (
