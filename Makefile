@@ -31,12 +31,12 @@ test-scale: setup  ## Run the tests on a Spark cluster of two workers and over t
 
 # Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
-INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/model/test_artifact.py \
-	tests/model/test_artifact_fuzz.py tests/model/test_ids.py tests/model/test_kept_artifacts.py \
-	tests/model/test_tensors.py tests/model/test_inference.py tests/model/test_leave_one_out.py \
-	tests/model/test_direct.py tests/data/test_catalogue.py tests/test_recommender_contract.py \
-	tests/test_explanation.py tests/test_filters.py tests/test_similarity.py tests/test_ranking.py \
-	tests/test_cli_model.py tests/test_examples.py tests/test_public_api.py
+INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/storage/test_folder.py \
+	tests/storage/test_folder_fuzz.py tests/storage/test_ids.py tests/storage/test_kept_folders.py \
+	tests/storage/test_tensors.py tests/model/test_inference.py tests/answer/test_leave_one_out.py \
+	tests/beyond/test_closed_form.py tests/data/test_catalogue.py tests/test_estimator_contract.py \
+	tests/answer/test_explain.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_top.py \
+	tests/cli/test_cmd_model.py tests/test_examples.py tests/test_public_api.py
 
 test-inference:  ## Run the tests of saved models in a fresh environment without torch
 	rm -rf $(INFERENCE_VENV)
@@ -45,7 +45,7 @@ test-inference:  ## Run the tests of saved models in a fresh environment without
 	$(INFERENCE_VENV)/bin/python -c 'import importlib.util as u, sys; sys.exit("torch is installed" if u.find_spec("torch") else 0)'
 	$(INFERENCE_VENV)/bin/python -m pytest -q $(INFERENCE_TESTS)
 	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt '.[serve]'
-	$(INFERENCE_VENV)/bin/python -m pytest -q -m 'not browser' tests/serve tests/test_cli_serve.py
+	$(INFERENCE_VENV)/bin/python -m pytest -q -m 'not browser' tests/serve tests/cli/test_cmd_serve.py
 
 # LensKit needs pandas 2, all else is tested with pandas 3.
 LENSKIT_VENV := .venv-lenskit

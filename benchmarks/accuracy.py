@@ -31,11 +31,11 @@ from accuracy_sets import ABLATED, QUICK, SETS, AccuracySet
 from threadpoolctl import threadpool_limits
 
 from cfnade import ImplicitCFNADE
+from cfnade.beyond.readout import Readout
+from cfnade.compare.contenders import CONTENDERS, CFNADEContender, Contender, contender
+from cfnade.compare.nested import Choice, Judgement, choose, judge
+from cfnade.compare.protocol import Protocol
 from cfnade.errors import TrainingError
-from cfnade.evaluation.contenders import CONTENDERS, CFNADEContender, Contender, contender
-from cfnade.evaluation.nested import Choice, Judgement, choose, judge
-from cfnade.evaluation.protocol import Protocol
-from cfnade.readout import Readout
 
 ROOT = Path(__file__).parent.parent
 CELLS = ROOT / "benchmarks" / "results" / "accuracy"

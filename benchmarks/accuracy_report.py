@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from accuracy_sets import PUBLISHED_GOWALLA, AccuracySet
 
-from cfnade.evaluation.metrics import UserSums
-from cfnade.evaluation.nested import against
+from cfnade.compare.nested import against
+from cfnade.metrics.formulas import UserSums
 
 REFERENCE = "cfnade"
 START, END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cfnade import Interactions, read_interactions
+from cfnade.compare.protocol import ProtocolConfig
 from cfnade.data.datasets import complete_journey
-from cfnade.evaluation.protocol import ProtocolConfig
 
 METRICS = ("mpr", "ndcg@100", "recall@20")
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from cfnade import ImplicitCFNADE, RelativeRating
 from cfnade.data.catalogue import Catalogue
-from cfnade.model.artifact import Artifact, save_artifact
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.weights import weight_shapes
+from cfnade.storage.folder import Artifact, save_artifact
+from cfnade.storage.weights import weight_shapes
 
 OUTCOME = Path(__file__).parent / "results" / "latency.json"
 N_ITEMS, N_NEIGHBOURS, N_HISTORY = 17_348, 50, 50

@@ -26,8 +26,8 @@ from scipy.sparse import csr_array
 from cfnade import ImplicitCFNADE, Interactions, RelativeRating
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.splitting import hold_out
-from cfnade.evaluation.evaluate import evaluate
-from cfnade.growing import N_EPOCHS
+from cfnade.fit.extend import N_EPOCHS
+from cfnade.metrics.evaluate import evaluate
 
 NAMES = ("online-retail", "lastfm-2k")
 NEW_SHARE = 0.1

@@ -19,11 +19,11 @@ import numpy as np
 from results import OUTCOMES, ROOT
 
 from cfnade import ImplicitCFNADE, Interactions, hold_out, read_interactions
-from cfnade.evaluation.calibration import judge_probabilities
-from cfnade.evaluation.compare import compare
-from cfnade.evaluation.contenders import CFNADEContender
-from cfnade.evaluation.plot_style import save_figure
-from cfnade.evaluation.plots import reliability_plot
+from cfnade.compare.comparison import compare
+from cfnade.compare.contenders import CFNADEContender
+from cfnade.compare.plot_style import save_figure
+from cfnade.compare.plots import reliability_plot
+from cfnade.compare.reliability import judge_probabilities
 
 NAMES = ("online-retail", "lastfm-2k", "ml-100k", "movietweetings-100k")
 CHANGES = {"n_hidden": 64}

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from accuracy_report import accuracy_section
-from compare import SETS as COMPARED
-from compare import compare_section
 from scale_report import scale_section
 from serve_report import serve_section
 from speed_report import speed_section
 
-from cfnade.evaluation.metrics import DEFAULT_METRICS
-from cfnade.evaluation.plot_style import save_figure
-from cfnade.evaluation.plots import sweep_plot
-from cfnade.evaluation.sweep import Sweep, SweepPoint
+from cfnade.compare.plot_style import save_figure
+from cfnade.compare.plots import sweep_plot
+from cfnade.compare.sweep import Sweep, SweepPoint
+from cfnade.metrics.formulas import DEFAULT_METRICS
+from compare import SETS as COMPARED
+from compare import compare_section
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "results"

@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.scale.cluster import Cluster, descendants, environment  # noqa: E402
 
-from cfnade.data.service_config import ServiceConfig  # noqa: E402
-from cfnade.data.service_files import write_service  # noqa: E402
-from cfnade.data.simulate import SimulatedService  # noqa: E402
+from cfnade.data.simulation.service_config import ServiceConfig  # noqa: E402
+from cfnade.data.simulation.service_files import write_service  # noqa: E402
+from cfnade.data.simulation.simulate import SimulatedService  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, N_HIDDEN = 1_000, 256
@@ -109,8 +109,8 @@ def spark_job(cluster: Cluster, arguments: dict[str, Any], **settings: str) -> d
 def job(arguments: dict[str, Any]) -> dict[str, Any]:
     """Prepare, score or both on a cluster; seconds without those of starting Spark."""
     from cfnade.scale.prepare import PrepareConfig, prepare
-    from cfnade.scale.scoring import score_prepared
     from cfnade.scale.session import spark_session
+    from cfnade.scale.spark_scoring import score_prepared
 
     session = spark_session(arguments["master"], arguments["conf"])
     session.sparkContext.setLogLevel("ERROR")
@@ -175,10 +175,10 @@ def exchange_all(n_items: int) -> None:
 
 def train_here(arguments: dict[str, Any]) -> None:
     """What each process of `training` does; the first tells how it went."""
-    from cfnade.fitting import Callbacks
-    from cfnade.model.artifact import load_artifact
+    from cfnade.fit.pipeline import Callbacks
     from cfnade.scale import exchange
-    from cfnade.scale.training import train_prepared
+    from cfnade.scale.shard_training import train_prepared
+    from cfnade.storage.folder import load_artifact
 
     ends: list[float] = []
     outcome = train_prepared(

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from cfnade.serve.app import Service
 from cfnade.serve.loaded import LoadedModel
-from cfnade.serve.settings import ServeSettings
+from cfnade.serve.service_settings import ServeSettings
 from cfnade.serve.wire import RecommendRequest
 from cfnade.serve.worker import run_service
 from cfnade.threads import limited_threads

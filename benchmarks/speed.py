@@ -29,12 +29,12 @@ from cfnade import ImplicitCFNADE, RelativeRating, read_interactions
 from cfnade.baselines import IMF
 from cfnade.baselines.imf import _confidences
 from cfnade.data.interactions import CountMatrix
-from cfnade.data.service_config import ServiceConfig
-from cfnade.data.service_files import write_service
-from cfnade.data.simulate import SimulatedService
+from cfnade.data.simulation.service_config import ServiceConfig
+from cfnade.data.simulation.service_files import write_service
+from cfnade.data.simulation.simulate import SimulatedService
 from cfnade.data.splitting import hold_out, of_some_users
-from cfnade.evaluation.evaluate import evaluate, mean_percentage_ranking
-from cfnade.fitting import Callbacks
+from cfnade.fit.pipeline import Callbacks
+from cfnade.metrics.evaluate import evaluate, mean_percentage_ranking
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.input_layer import InputLayer
 from cfnade.model.objective import OutputLayer

@@ -39,7 +39,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def command_reference() -> str:
     """A heading and the help of every command, as the command line prints it."""
-    from cfnade.cli import app, run
+    from cfnade.cli.main import app, run
 
     os.environ["COLUMNS"] = "100"
     names = [[command.name] for command in app.registered_commands]

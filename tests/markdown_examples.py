@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cfnade.cli import run
+from cfnade.cli.main import run
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)

@@ -9,9 +9,8 @@ from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, RelativeRating
 from cfnade.data.catalogue import Catalogue
-from cfnade.fitting import NetworkScorer
 from cfnade.model.config import ModelConfig
-from cfnade.model.inference import NumpyNetwork
+from cfnade.model.inference import NetworkScorer, NumpyNetwork
 
 
 def random_numpy_network(

@@ -61,7 +61,7 @@ def test_the_service_answers_without_torch_and_goes_on_after_a_bad_request():
     done = subprocess.run(
         [
             *(sys.executable, "-c", no_torch + "runpy.run_path(sys.argv[0], run_name='__main__')"),
-            *(str(service), str(ROOT / "tests" / "model" / "artifacts" / "v1")),
+            *(str(service), str(ROOT / "tests" / "storage" / "artifacts" / "v1")),
         ],
         input="".join(json.dumps(request) + "\n" for request in requests),
         capture_output=True,

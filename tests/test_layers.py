@@ -1,4 +1,4 @@
-"""Imports point one way: a module may import those in earlier lines, never later ones."""
+"""Imports point up this list: a package may import those above it, never those below."""
 
 from __future__ import annotations
 
@@ -8,93 +8,65 @@ from pathlib import Path
 import cfnade
 
 LAYERS = [
-    ["errors", "scorer", "sklearn_rules", "words"],
-    ["threads", "ranking"],
-    ["data.interactions", "data.feedback"],
-    ["data.sessions"],
-    ["data.ratings", "data.splitting", "data.catalogue", "data.describe", "data.ingest"],
-    ["data"],  # datasets, fingerprints and the simulated service
-    ["calibration", "evaluation.ranking"],
-    ["evaluation.bootstrap", "evaluation.metrics"],
-    ["evaluation.calibration", "evaluation.evaluate"],
-    ["model.config", "model.files", "model.ids", "model.direct"],
-    ["model.inputs", "model.neighbours", "model.sparse", "model.tensors", "model.weights"],
-    ["model.inference", "model.network", "model.new_items", "model.optimizer", "model.ordering"],
-    ["model.units"],
-    ["model.factors"],
-    ["model.exchange"],
-    ["model.input_layer", "model.objective", "model.start"],
-    ["model.rows"],
-    ["model.leave_one_out"],
-    ["model.checkpoint", "model.artifact", "model.training"],
-    ["explanation", "filters", "model.onnx_export", "similarity"],
-    ["evaluation.tuning"],
-    ["memory", "readout", "settings_file", "several"],
-    ["fit_validation"],
-    ["fitting"],
-    ["growing"],
-    ["answers"],
-    ["recommender"],
-    ["serve"],
-    ["baselines"],
-    ["evaluation.baseline_contenders"],
-    ["evaluation.contenders", "evaluation.protocol"],
-    ["search_space", "tuning_study", "evaluation.compare", "evaluation.nested"],
-    ["tuning"],
-    ["evaluation.sweep"],
-    ["evaluation"],  # plots and report
-    ["demo_story"],
-    ["recommendation_file"],
-    ["scale"],  # nothing of the core imports it
-    ["demo", "console", "cli_options"],
-    ["cli_compare", "cli_data", "cli_model", "cli_recommend", "cli_serve", "cli_train", "cli_tune"],
-    ["cli_scale"],
-    ["cli"],
-    ["__main__"],
+    "errors checks files threads sklearn_rules scorer",  # the foundations
+    "data",
+    "metrics",
+    "model",
+    "beyond",
+    "answer",
+    "storage",
+    "fit",
+    "estimator",
+    "baselines",
+    "compare",
+    "serve",
+    "scale",
+    "cli",
+    "__init__ __main__",
 ]
 SOURCE = Path(cfnade.__file__).parent
-
-
-def layer_of(module: str) -> int:
-    """The layer of the longest name that the module is or lies in."""
-    matches = [
-        (len(name), number)
-        for number, names in enumerate(LAYERS)
-        for name in names
-        if module == name or module.startswith(name + ".")
-    ]
-    assert matches, f"{module} is in no layer: add it to the list"
-    return max(matches)[1]
+LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names.split()}
 
 
 def imports_of(path: Path) -> set[str]:
+    """Packages and modules of ours that a file imports, anywhere but for type checking."""
     tree = ast.parse(path.read_text())
-    typing_only = {
+    for_types = {
         id(node)
         for block in ast.walk(tree)
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
-    found = set()
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cfnade"):
-            module = node.module.removeprefix("cfnade").removeprefix(".")
-            found |= {module} if module else {alias.name for alias in node.names}
-    return found
+    nodes = [node for node in ast.walk(tree) if id(node) not in for_types]
+    names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("cfnade.")}
 
 
-def test_imports_point_one_way():
-    wrong = []
+def test_imports_point_up_the_list():
     for path in sorted(SOURCE.rglob("*.py")):
-        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-        if module.endswith("__init__"):
-            continue
-        for imported in imports_of(path):
-            same_package = module.rsplit(".", 1)[0] == imported.rsplit(".", 1)[0] != module
-            if layer_of(imported) > layer_of(module) or (
-                layer_of(imported) == layer_of(module) and not same_package and imported != module
-            ):
-                wrong.append(f"{module} imports {imported}")
-    assert not wrong
+        place = path.relative_to(SOURCE)
+        layer = LAYER_OF[place.parts[0].removesuffix(".py")]
+        wrong = [name for name in imports_of(path) if LAYER_OF[name] > layer]
+        assert not wrong, f"{place} imports {wrong}"
+
+
+def test_no_package_imports_the_top_level_names():
+    """`from cfnade import ...` is for users: inside, it would import everything."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        names = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+        assert "cfnade" not in names, path
+
+
+def test_every_package_says_what_it_is_for_and_what_it_may_import():
+    for package in [name for names in LAYERS for name in names.split()]:
+        if (SOURCE / package).is_dir():
+            text = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text()))
+            assert text is not None and "May import" in text, package
+
+
+def test_no_two_modules_have_the_same_name():
+    paths = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
+    modules = [path.name for path in paths]
+    assert sorted(modules) == sorted(set(modules))

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from cfnade.cli import app, run
+from cfnade.cli.main import app, run
 from tests.markdown_examples import ROOT, commands, run_page
 
 README = ROOT / "README.md"

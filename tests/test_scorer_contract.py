@@ -26,7 +26,7 @@ from cfnade.baselines import (
     RandomScorer,
 )
 from cfnade.errors import DataError
-from cfnade.evaluation.evaluate import evaluate
+from cfnade.metrics.evaluate import evaluate
 
 N_USERS, N_ITEMS = 48, 12
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 # as soon as anything else runs on the machine; this must be set before OpenMP is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from cfnade.answer.explain import Effect, Explanation
 from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
@@ -22,9 +23,8 @@ from cfnade.errors import (
     MissingExtraError,
     TrainingError,
 )
-from cfnade.evaluation.evaluate import Evaluation, evaluate
-from cfnade.explanation import Effect, Explanation
-from cfnade.recommender import ImplicitCFNADE
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.metrics.evaluate import Evaluation, evaluate
 from cfnade.scorer import Scorer
 
 __version__ = version("cfnade")

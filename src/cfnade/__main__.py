@@ -1,5 +1,5 @@
 """`python -m cfnade` is the command `cfnade`."""
 
-from cfnade.cli import main
+from cfnade.cli.main import main
 
 main()

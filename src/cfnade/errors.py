@@ -42,3 +42,8 @@ class ClusterError(CfnadeError, RuntimeError):
 
 class ArtifactError(CfnadeError, ValueError):
     """A saved model or checkpoint is missing, damaged, or of another format."""
+
+
+def n_of(n: int, noun: str) -> str:
+    """A number with its noun, for messages: `1 user`, `1,234 users`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

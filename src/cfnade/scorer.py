@@ -1,7 +1,8 @@
-"""The seam between models and evaluation: whoever can score histories can be compared."""
+"""The `Scorer` protocol, which every model follows, and the blocks in which scores are made."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -9,6 +10,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cfnade.data.interactions import CountMatrix
+
+
+BLOCK_BYTES = 16 * 2**20
+"""Float32 scores to hold at once: few enough for a large cache."""
 
 
 class Scorer(Protocol):
@@ -25,3 +30,15 @@ class Scorer(Protocol):
             Finite scores, comparable within a row, (n_users, n_items).
         """
         ...
+
+
+def rows_per_block(n_columns: int, block_bytes: int | None = None) -> int:
+    """Rows of scores that fit in a block, at least one; `BLOCK_BYTES` by default."""
+    return max(1, (block_bytes or BLOCK_BYTES) // (4 * max(n_columns, 1)))
+
+
+def blocks(n_rows: int, n_columns: int, block_bytes: int | None = None) -> Iterator[slice]:
+    """Cut rows into blocks whose scores stay within `block_bytes`, at least one row each."""
+    size = rows_per_block(n_columns, block_bytes)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))

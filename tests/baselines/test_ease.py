@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.baselines import EASE
+from cfnade.beyond import closed_form as direct
 from cfnade.errors import ConfigError, DataError, TrainingError
-from cfnade.model import direct
 
 
 def test_weights_follow_the_closed_form(counts) -> None:

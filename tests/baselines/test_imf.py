@@ -94,7 +94,7 @@ def test_an_empty_history_has_no_opinion(model) -> None:
     [
         ({"factors": 0}, "at least 1 factor, got 0"),
         ({"regularization": 0.0}, "regularization of IMF must be above 0, got 0.0"),
-        ({"alpha": -1.0}, "alpha must be finite and at least 0, got -1.0"),
+        ({"alpha": -1.0}, "alpha must be at least 0, got -1.0"),
         ({"iterations": 0}, r"at least 1 and ascending, got \[0\]"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.baselines import Popularity, RandomScorer
-from cfnade.evaluation.evaluate import mean_percentage_ranking
+from cfnade.metrics.evaluate import mean_percentage_ranking
 
 
 def test_popularity_counts_users_not_events() -> None:

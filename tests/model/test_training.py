@@ -7,14 +7,14 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
+from cfnade.beyond.factors import Factorisations, FactorPlan
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
-from cfnade.evaluation.evaluate import mean_percentage_ranking
-from cfnade.fitting import NetworkScorer
+from cfnade.metrics.evaluate import mean_percentage_ranking
 from cfnade.model import training as training_module
 from cfnade.model.config import ModelConfig, TrainingConfig
-from cfnade.model.factors import Factorisations, FactorPlan
+from cfnade.model.inference import NetworkScorer
 from cfnade.model.input_layer import InputLayer
 from cfnade.model.network import CFNADENetwork
 from cfnade.model.objective import OutputLayer, weighted_nll
@@ -438,18 +438,19 @@ def _units(model, ratings):
 
 
 def test_a_start_from_factors_begins_below_a_random_one(ratings):
-    units = _units(MODEL, ratings)
+    drawn = training_module.first_weights(MODEL, TRAINING, ratings)
     random, warm = (
-        train(MODEL, changed(TRAINING, max_epochs=3), ratings, units=start).epochs
-        for start in (None, units)
+        train(MODEL, changed(TRAINING, max_epochs=3), ratings, start=start).epochs
+        for start in (None, _units(MODEL, ratings).start_weights(drawn, seed=0))
     )
     assert warm[0].loss < random[0].loss
 
 
 def test_a_start_from_factors_leaves_no_unit_without_a_gradient(ratings):
     wide = changed(MODEL, n_hidden=30)  # more units than factors
-    units = _units(wide, ratings)
-    run = training_module._Run(wide, TRAINING, ratings, units=units)
+    drawn = training_module.first_weights(wide, TRAINING, ratings)
+    start = _units(wide, ratings).start_weights(drawn, seed=0)
+    run = training_module._Run(wide, TRAINING, ratings, start)
     before = {n: w.detach().clone() for n, w in run.network.named_parameters()}
     run.epoch(None, None)
     for name in ("like_weight", "output_weight"):

@@ -7,12 +7,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.baselines import IMF
+from cfnade.compare.comparison import compare
+from cfnade.compare.contenders import CONTENDERS, contender
+from cfnade.compare.sweep import sweep
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError
-from cfnade.evaluation.compare import compare
-from cfnade.evaluation.contenders import CONTENDERS, contender
-from cfnade.evaluation.sweep import sweep
 from cfnade.scale.als import IMFSpark, IMFSparkContender
 
 pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cfnade import cli
+from cfnade.cli import main as cli
 from cfnade.errors import ConfigError
 from cfnade.scale.folders import for_spark, own_folder
 from cfnade.scale.prepared import Prepared

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).parent.parent / "model" / "artifacts" / "v1"
+KEPT = Path(__file__).parent.parent / "storage" / "artifacts" / "v1"
 
 
 def _refuse(word: str) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ArtifactError
-from cfnade.model.artifact import load_artifact, save_artifact
 from cfnade.serve import loaded as loading
 from cfnade.serve.model_source import ModelSource
-from tests.model.saved import random_artifact, seal
+from cfnade.storage.folder import load_artifact, save_artifact
+from tests.storage.saved import random_artifact, seal
 
 
 @pytest.fixture

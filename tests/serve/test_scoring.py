@@ -180,8 +180,8 @@ def test_calibrated_values_are_told_beside_the_score_if_the_model_has_them(loade
 
 def test_ids_of_other_types_are_met_as_text(tmp_path, rng):
     from cfnade.data.catalogue import Catalogue
-    from cfnade.model.artifact import Artifact, save_artifact
-    from tests.model.saved import random_artifact
+    from cfnade.storage.folder import Artifact, save_artifact
+    from tests.storage.saved import random_artifact
 
     made = random_artifact(rng)
     ids = np.array([7, 8.5, "7", True, b"x", "a b", "ö", -1, 0], dtype=object)

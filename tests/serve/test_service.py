@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from cfnade import ImplicitCFNADE
-from cfnade.model.artifact import save_artifact
 from cfnade.serve import app as application
 from cfnade.serve import scoring
 from cfnade.serve.loaded import load
 from cfnade.serve.problems import as_json
-from cfnade.serve.settings import Limits, ServeSettings
+from cfnade.serve.service_settings import Limits, ServeSettings
 from cfnade.serve.wire import RecommendRequest
-from tests.model.saved import random_artifact
+from cfnade.storage.folder import save_artifact
 from tests.serve.running import KEPT, ask_app, running, wait_for
+from tests.storage.saved import random_artifact
 
 HISTORY = {"film-1": 3, "film-4": 1}
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from cfnade.serve.problems import invalid_request
-from cfnade.serve.settings import Limits
+from cfnade.serve.service_settings import Limits
 from cfnade.serve.wire import Requests
 
 REQUESTS = Requests.with_limits(Limits())

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfnade.model.artifact import save_artifact
-from cfnade.serve.settings import ServeSettings
+from cfnade.serve.service_settings import ServeSettings
 from cfnade.serve.supervisor import Supervisor
-from tests.model.saved import random_artifact
+from cfnade.storage.folder import save_artifact
 from tests.serve.running import Running, running, wait_for
+from tests.storage.saved import random_artifact
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="finds the workers in /proc"

@@ -1,4 +1,7 @@
-"""The models CF-NADE is compared with, each a Scorer."""
+"""The models that CF-NADE is compared with, each a `Scorer`.
+
+May import the estimator and all that it may import.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cfnade.data.feedback import check_number
+from cfnade.checks import check_number
 from cfnade.errors import ConfigError, TrainingError
 
 

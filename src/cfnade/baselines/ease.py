@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from cfnade.baselines._checks import check_above_zero, check_dense_memory
 from cfnade.baselines._histories import checked_histories
+from cfnade.beyond.closed_form import item_item_weights, likes_of
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.model.direct import item_item_weights, likes_of
 
 
 class EASE:

@@ -12,10 +12,10 @@ from scipy.special import expit
 
 from cfnade.baselines._checks import check_above_zero, check_at_least
 from cfnade.baselines._histories import checked_histories
+from cfnade.beyond.closed_form import likes_of
 from cfnade.data.feedback import share_logit
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import ConfigError
-from cfnade.model.direct import likes_of
 
 Loss: TypeAlias = Literal["squared", "logistic"]
 

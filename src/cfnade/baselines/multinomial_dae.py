@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from cfnade.baselines._checks import check_above_zero, check_at_least, check_share, check_stops
 from cfnade.baselines._histories import checked_histories
+from cfnade.beyond.closed_form import likes_of
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import MissingExtraError, TrainingError
-from cfnade.model.direct import likes_of
 from cfnade.threads import limited_threads
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from cfnade.baselines._checks import check_above_zero
 from cfnade.baselines._histories import checked_histories, plain_csr
 from cfnade.baselines._irspack import irspack_module
+from cfnade.beyond.closed_form import likes_of
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.model.direct import likes_of
 from cfnade.threads import available_threads
 
 

@@ -1,1 +1,4 @@
-"""From an event log to counts, relative ratings and splits."""
+"""Rows in: event logs and tables of counts become `Interactions`, relative ratings and splits.
+
+May import the foundations alone.
+"""

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.errors import ConfigError
-
-
-def check_number(name: str, value: Any) -> float:
-    """Give back a finite number, and refuse anything else by name."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not np.isfinite(value):
-        raise ConfigError(f"{name} must be finite: a number, got {value!r}")
-    return float(value)
-
-
-def check_bool(name: str, value: Any) -> None:
-    """Refuse what is neither true nor false: the text "no" is true to Python."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"{name} must be true or false, got {value!r}")
+from cfnade.checks import check_at_least
 
 
 def check_alpha(alpha: float) -> None:
     """Refuse a rate of confidence that is not a finite number of at least 0."""
-    if check_number("alpha", alpha) < 0:
-        raise ConfigError(f"alpha must be finite and at least 0, got {alpha}")
+    check_at_least(0, alpha=alpha)
 
 
 def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[np.float32]:

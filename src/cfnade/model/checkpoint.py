@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cfnade.errors import ArtifactError
-from cfnade.model.files import replace_folder
+from cfnade.files import replace_folder
 
 TENSORS, STATE = "state.safetensors", "state.json"
 FORMAT = 1

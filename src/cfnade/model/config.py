@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-import numpy as np
-
-from cfnade.data.feedback import check_alpha, check_bool, check_number
+from cfnade.checks import check_bool, check_choice, check_number, check_whole
+from cfnade.data.feedback import check_alpha
 from cfnade.errors import ConfigError
 
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]
@@ -51,12 +50,12 @@ class ModelConfig:
 
     n_neighbours: int = 0
     """Items whose likes speak for each item directly, beside `V h`: `logits = d + V h + x B`, with
-    so many entries in each column of B. Added after training, see `cfnade.readout`; 0 in the
+    so many entries in each column of B. Added after training, see `cfnade.beyond.readout`; 0 in the
     paper."""
 
     n_linear: int = 0
     """How many of the hidden units, the last ones, carry the scores of a matrix factorisation.
-    Added after training, see `cfnade.model.units`; 0 in the paper."""
+    Added after training, see `cfnade.beyond.units`; 0 in the paper."""
 
     @property
     def n_own(self) -> int:
@@ -64,17 +63,17 @@ class ModelConfig:
         return self.n_hidden - self.n_linear
 
     def __post_init__(self) -> None:
-        check_at_least("n_items", self.n_items, 1)
-        check_at_least("n_hidden", self.n_hidden, 1)
-        check_at_least("n_layers", self.n_layers, 1)
-        check_at_least("n_neighbours", self.n_neighbours, 0)
-        check_at_least("n_linear", self.n_linear, 0)
+        check_whole("n_items", self.n_items, 1)
+        check_whole("n_hidden", self.n_hidden, 1)
+        check_whole("n_layers", self.n_layers, 1)
+        check_whole("n_neighbours", self.n_neighbours, 0)
+        check_whole("n_linear", self.n_linear, 0)
         if self.n_linear and (self.n_own < 1 or self.n_layers > 1):
             raise ConfigError(
                 f"n_linear must be below n_hidden, in a network of one layer, got {self.n_linear}"
             )
-        _one_of("activation", self.activation, get_args(Activation))
-        _one_of("input_scale", self.input_scale, get_args(InputScale))
+        check_choice("activation", self.activation, get_args(Activation))
+        check_choice("input_scale", self.input_scale, get_args(InputScale))
         check_alpha(self.alpha)
 
 
@@ -188,17 +187,17 @@ class TrainingConfig:
         return math.ceil(n_updates / max(self.updates_per_epoch(n_users), 1))
 
     def __post_init__(self) -> None:
-        _one_of("optimizer", self.optimizer, get_args(Optimizer))
-        _one_of("schedule", self.schedule, get_args(Schedule))
-        _one_of("bias_start", self.bias_start, get_args(BiasStart))
+        check_choice("optimizer", self.optimizer, get_args(Optimizer))
+        check_choice("schedule", self.schedule, get_args(Schedule))
+        check_choice("bias_start", self.bias_start, get_args(BiasStart))
         check_bool("item_mean", self.item_mean)
         if self.batch_size is not None:
-            check_at_least("batch_size", self.batch_size, 1)
-        check_at_least("max_epochs", self.max_epochs, 1)
+            check_whole("batch_size", self.batch_size, 1)
+        check_whole("max_epochs", self.max_epochs, 1)
         for name in ("validate_every", "patience"):
             if getattr(self, name) is not None:
-                check_at_least(name, getattr(self, name), 1)
-        check_at_least("seed", self.seed, 0)
+                check_whole(name, getattr(self, name), 1)
+        check_whole("seed", self.seed, 0)
         if check_number("learning_rate", self.learning_rate) <= 0:
             raise ConfigError(f"learning_rate must be above 0, got {self.learning_rate}")
         for name in ("weight_decay", "item_l2"):
@@ -261,14 +260,3 @@ def usual_item_l2(n_pairs: int, n_users: int, n_items: int) -> float:
     n_watchers = n_pairs / max(n_items, 1)
     is_known_well = n_watchers >= MANY_WATCHERS or n_watchers >= LARGE_PART * n_users
     return 0.02 if is_known_well else 0.8
-
-
-def check_at_least(name: str, value: int, least: int) -> None:
-    """Refuse what is not a whole number of at least so much, by name."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")

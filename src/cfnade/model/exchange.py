@@ -1,6 +1,6 @@
 """How the processes that train one network together add up their gradients; alone, nothing to do.
 
-The collectives are in `cfnade.scale.exchange`; training itself knows this seam only.
+The collectives are in `cfnade.scale.process_group`; training itself knows this seam only.
 """
 
 from __future__ import annotations

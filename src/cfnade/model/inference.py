@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.data.feedback import confidence
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import RelativeRating
 from cfnade.model.config import ModelConfig
 from cfnade.model.inputs import dislike_scale, input_weight, with_values
-from cfnade.model.neighbours import add_direct, direct_weight
 
 
 def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -132,6 +134,54 @@ class NumpyNetwork:
         for row, product in zip(hidden, products, strict=True):
             np.dot(row, self._output_by_unit, out=product)
         return products
+
+
+@dataclass(frozen=True)
+class NetworkScorer:
+    """A network with the ratings it was trained on: a `Scorer`."""
+
+    network: NumpyNetwork
+    relative_rating: RelativeRating
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Logits of a like of every item, (n_users, n_items)."""
+        return self.network.logits(self.relative_rating.transform(histories))
+
+
+def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) -> csr_array:
+    """B as a sparse matrix: row is the item of the history, column the one predicted.
+
+    Args:
+        neighbours: Items that speak for each item, (n_items, n_neighbours).
+        weight: How much each of them does, (n_items, n_neighbours).
+
+    Returns:
+        (n_items, n_items).
+    """
+    n_items, n_neighbours = neighbours.shape
+    ends = np.arange(0, neighbours.size + 1, n_neighbours)
+    by_column = csr_array((weight.ravel(), neighbours.ravel(), ends), shape=(n_items, n_items))
+    return by_column.T.tocsr()
+
+
+def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array) -> None:
+    """Add what the liked items say directly, in place: `likes @ B`, four times as fast.
+
+    A product of sparse matrices first finds out where its entries will be, and then has to be
+    made dense; here each is added where it belongs.
+
+    Args:
+        logits: Of all items, contiguous, (n_users, n_items).
+        liked: Whatever its values, what is stored is liked, (n_users, n_items).
+        weight: B, (n_items, n_items).
+    """
+    starts, ends = weight.indptr[liked.indices], weight.indptr[liked.indices + 1]
+    n_said = ends - starts  # by each pair
+    stops = np.cumsum(n_said)
+    said = np.repeat(starts - stops + n_said, n_said) + np.arange(n_said.sum())  # entries of B
+    user = np.repeat(np.arange(liked.shape[0]), np.diff(liked.indptr))  # of each pair
+    first = np.repeat(user * logits.shape[1], n_said)  # place of the user's logits
+    np.add.at(logits.reshape(-1), first + weight.indices[said], weight.data[said])
 
 
 def _row_sums(

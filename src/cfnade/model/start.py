@@ -1,4 +1,4 @@
-"""Where training starts: the output bias, and units with the scores of a factorisation."""
+"""Where training starts: the output bias."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from cfnade.data.feedback import popularity_logit
 from cfnade.model.config import TrainingConfig
 from cfnade.model.network import CFNADENetwork
-from cfnade.model.units import LinearUnits
 
 
 @torch.no_grad()
@@ -28,15 +27,6 @@ def start_bias(network: CFNADENetwork, training: TrainingConfig, confidence: csr
         network.output_bias.copy_(torch.from_numpy(popularity_logit(confidence)))
     elif training.bias_start == "odds":
         network.output_bias.copy_(torch.from_numpy(confidence_odds(confidence)))
-
-
-@torch.no_grad()
-def start_units(network: CFNADENetwork, units: LinearUnits, seed: int) -> None:
-    """Let most hidden units of a network begin with the scores of a factorisation, in place."""
-    into, out = units.start(network.config.n_hidden, np.random.default_rng([seed, 0]))
-    n_started = into.shape[1]
-    network.like_weight[:, :n_started] = torch.from_numpy(into)
-    network.output_weight[:, :n_started] = torch.from_numpy(out)
 
 
 def confidence_odds(confidence: csr_array) -> NDArray[np.float64]:

@@ -30,8 +30,6 @@ from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
 from cfnade.model.rows import RowsInMemory, TrainingRows
-from cfnade.model.start import start_units
-from cfnade.model.units import LinearUnits
 
 _RISE = 0.05  # share of a schedule's updates over which the step size rises
 _AVERAGE_EVERY = 5  # updates: an average of the weights moves slowly, and reads all of them
@@ -97,7 +95,6 @@ def train(
     ratings: csr_array | TrainingRows,
     *,
     start: Mapping[str, NDArray[np.float32]] | None = None,
-    units: LinearUnits | None = None,
     trained_items: NDArray[np.bool_] | None = None,
     exchange: Exchange | None = None,
     validate: Validate | None = None,
@@ -118,7 +115,6 @@ def train(
         ratings: Relative ratings of the training pairs, sparse, (n_users, n_items); or where to
             get the users from, batch by batch.
         start: Weights to start from, by name; they are copied. None draws them.
-        units: What most hidden units start from, if weights are drawn; None draws all.
         trained_items: Move the rows of W, V and d of these items alone, (n_items,); all else rests
             as it is, to the bit. None trains all weights.
         exchange: How several processes that call this together add up their gradients; None
@@ -140,7 +136,7 @@ def train(
     """
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings, start, units, trained_items, exchange, told)
+    run = _Run(model, training, ratings, start, trained_items, exchange, told)
     if resume and checkpoint is not None:
         run.load(checkpoint)
         run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
@@ -163,6 +159,28 @@ def train(
     return run.outcome()
 
 
+def as_rows(model: ModelConfig, ratings: csr_array | TrainingRows) -> TrainingRows:
+    """Where training gets its users from."""
+    return RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
+
+
+def first_network(
+    model: ModelConfig, training: TrainingConfig, rows: TrainingRows
+) -> CFNADENetwork:
+    """The network that training starts from unless other weights are given: random weights."""
+    network = CFNADENetwork(model, torch.Generator().manual_seed(training.seed))
+    rows.start(network, training)
+    return network
+
+
+def first_weights(
+    model: ModelConfig, training: TrainingConfig, ratings: csr_array | TrainingRows
+) -> dict[str, NDArray[np.float32]]:
+    """The weights of `first_network` by name, to change before they are given to `train`."""
+    network = first_network(model, training, as_rows(model, ratings))
+    return {name: weight.detach().numpy() for name, weight in network.named_parameters()}
+
+
 class _Run:
     """The moving parts of one training run."""
 
@@ -172,7 +190,6 @@ class _Run:
         training: TrainingConfig,
         ratings: csr_array | TrainingRows,
         start: Mapping[str, NDArray[np.float32]] | None = None,
-        units: LinearUnits | None = None,
         trained_items: NDArray[np.bool_] | None = None,
         exchange: Exchange | None = None,
         told: Mapping[str, Any] | None = None,
@@ -180,23 +197,16 @@ class _Run:
         self.model, self.training = model, training
         self.told = dict(told or {})
         self.exchange = exchange or Alone()
-        self.rows: TrainingRows = (
-            RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
-        )
+        self.rows = as_rows(model, ratings)
         self.patience = training.patience_for(self.rows.n_users)
         self.item_l2 = training.item_l2_for(
             int(self.rows.n_watchers.sum()), self.rows.n_users, model.n_items
         )
         l2 = self.item_l2 / (max(self.rows.n_users, 1) * model.n_items)  # for a mean of both
         self.l2 = torch.from_numpy(2.0 * l2 * self.rows.n_watchers).float()[:, None]
-        generator = torch.Generator().manual_seed(training.seed)
-        self.network = CFNADENetwork(model, generator)
+        self.network = first_network(model, training, self.rows)
         if start is not None:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
-        else:
-            self.rows.start(self.network, training)
-            if units is not None:
-                start_units(self.network, units, training.seed)
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
         moving = training
         if trained_items is not None:

@@ -1,7 +1,4 @@
-"""Beyond one machine: the same job on Spark and torch.distributed; nothing of the core imports it.
+"""Beyond one machine: the same job on Spark and torch.distributed.
 
-- `prepare`: an event log or counts in any Spark source become a folder of Parquet shards;
-- `train`: several processes train one network on these shards;
-- `score`: recommendations for every history, on Spark;
-- `als`: Spark's own IMF as a baseline.
+May import all but the command line; only the command line imports it.
 """

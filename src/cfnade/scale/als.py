@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.baselines._histories import checked_histories
+from cfnade.compare.contenders import CONTENDERS
 from cfnade.data.feedback import check_alpha, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
-from cfnade.evaluation.contenders import CONTENDERS
-from cfnade.evaluation.tuning import OnTrial, Search, Trial, Validation, coordinate_search
+from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scale.session import spark_session
 from cfnade.scorer import Scorer
 

@@ -10,7 +10,7 @@ from cfnade.errors import ConfigError, TrainingError
 from cfnade.scale.failures import reason_of
 from cfnade.scale.folders import own_folder
 from cfnade.scale.prepared import Prepared
-from cfnade.scale.training import TrainedModel, train_prepared
+from cfnade.scale.shard_training import TrainedModel, train_prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cfnade.data.feedback import check_number
+from cfnade.checks import check_number
 from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import ConfigError, DataError
 from cfnade.scale.folders import for_spark, own_folder

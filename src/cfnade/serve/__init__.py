@@ -1,4 +1,4 @@
-"""A saved model as a service over HTTP, with a page to try it on: `cfnade serve MODEL`.
+"""A saved model over HTTP, with a page to try it on: a thin layer over `answer`.
 
-Needs the extra `serve`; nothing outside this package imports it but the command, when it is run.
+May import `compare` and all that it may import.
 """

@@ -23,8 +23,8 @@ from cfnade.serve import scoring
 from cfnade.serve.batching import Batcher
 from cfnade.serve.guards import ApiKey, Observed, read_body
 from cfnade.serve.loaded import LoadedModel, Stamp
-from cfnade.serve.metrics import Metrics
 from cfnade.serve.model_source import ModelSource, Outcome
+from cfnade.serve.monitoring import Metrics
 from cfnade.serve.openapi import openapi_document
 from cfnade.serve.page_files import page_routes
 from cfnade.serve.problems import (
@@ -36,7 +36,7 @@ from cfnade.serve.problems import (
     json_response,
     overloaded,
 )
-from cfnade.serve.settings import Limits, ServeSettings
+from cfnade.serve.service_settings import Limits, ServeSettings
 from cfnade.serve.wire import RecommendRequest, Requests
 
 Request_ = TypeVar("Request_", bound=BaseModel)

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cfnade.serve.metrics import Metrics
+from cfnade.serve.monitoring import Metrics
 from cfnade.serve.problems import RequestError
 
 logger = logging.getLogger(__name__)

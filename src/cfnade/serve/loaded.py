@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from cfnade.errors import ArtifactError
-from cfnade.model.artifact import FILES, MODEL
+from cfnade.estimator import ImplicitCFNADE
 from cfnade.model.inference import NumpyNetwork
-from cfnade.recommender import ImplicitCFNADE
 from cfnade.serve.item_search import ItemSearch
+from cfnade.storage.folder import FILES, MODEL
 
 Stamp = tuple[tuple[int, int, int], ...]
 """What tells one state of a folder from another."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cfnade.serve import wire
-from cfnade.serve.settings import Limits
+from cfnade.serve.service_settings import Limits
 
 _REFERENCE = "#/components/schemas/{model}"
 _DESCRIPTION = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from cfnade.errors import ConfigError
 from cfnade.serve.loaded import load
 from cfnade.serve.probe import check_answers
-from cfnade.serve.settings import ServeSettings
+from cfnade.serve.service_settings import ServeSettings
 
 
 def run(settings: ServeSettings, say: Callable[[str], None]) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.filters import Candidates, ItemSets
+from cfnade.answer.filters import Candidates, ItemSets
+from cfnade.answer.leave_one_out import logits_without_each
+from cfnade.answer.top import top_items
 from cfnade.model.inference import sigmoid
 from cfnade.model.inputs import full_dislike
-from cfnade.model.leave_one_out import logits_without_each
-from cfnade.ranking import top_items
 from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.wire import Evidence, ExplainRequest, RecommendRequest, SimilarRequest
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 
-from cfnade.serve.settings import ServeSettings
+from cfnade.serve.service_settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from cfnade.serve.problems import RequestError
-from cfnade.serve.settings import Limits
+from cfnade.serve.service_settings import Limits
 
 
 def _whole(value: Any) -> Any:

@@ -17,8 +17,8 @@ import uvicorn
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
 from cfnade.serve.heap import give_back
-from cfnade.serve.metrics import count_as
-from cfnade.serve.settings import ServeSettings
+from cfnade.serve.monitoring import count_as
+from cfnade.serve.service_settings import ServeSettings
 from cfnade.threads import limited_threads
 
 _SWITCH_SECONDS = 0.0005  # a thread that loads a model lets the others go on so often

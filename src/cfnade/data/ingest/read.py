@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.ingest.checks import check_rows, usable_columns
 from cfnade.data.ingest.columns import (
     ITEM_NAMES,
     LABEL_NAMES,
@@ -20,8 +19,9 @@ from cfnade.data.ingest.columns import (
     required_column,
 )
 from cfnade.data.ingest.connection import Connection, connect, quote_name
-from cfnade.data.ingest.files import Files
-from cfnade.data.ingest.frames import frame_rows
+from cfnade.data.ingest.file_source import Files
+from cfnade.data.ingest.frame_source import frame_rows
+from cfnade.data.ingest.row_checks import check_rows, usable_columns
 from cfnade.data.ingest.scan import INTEGER_TYPES, RowSource, Scan
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError

@@ -23,7 +23,7 @@ INTEGER_TYPES = frozenset(
 FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """Rows that lie together, in the order of their file."""
 
     label: str
@@ -40,7 +40,7 @@ class Scan:
     query: str
     """SQL of all rows."""
 
-    parts: Sequence[Part]
+    parts: Sequence[SourcePart]
     """The same rows piece by piece, to say where one of them is."""
 
     from_text: bool = False

@@ -1,0 +1,79 @@
+"""The best items of each row of scores."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CHUNK = 64  # items
+
+Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
+"""Ids and scores, best first."""
+
+
+def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
+    """The n best items of each row, best first; equal scores in the order of items.
+
+    Args:
+        scores: Minus infinity where an item may not be recommended, (n_rows, n_items).
+        n: At most so many; fewer if fewer may be recommended.
+
+    Returns:
+        Columns of each row, (at most n,).
+    """
+    n_rows, n_items = scores.shape
+    if n < 1 or n_rows == 0:
+        return [np.empty(0, dtype=np.int64)] * n_rows
+    threshold = _reached_by(scores, n)
+    is_good = scores >= threshold[:, None]
+    if np.isneginf(threshold).any():  # fewer than n may be recommended
+        is_good &= scores > -np.inf
+    row, column = np.divmod(np.flatnonzero(is_good), n_items)  # quicker than in two dimensions
+    order = np.lexsort((column, -scores[row, column], row))
+    ends = np.cumsum(np.bincount(row, minlength=n_rows))
+    return [part[:n] for part in np.split(column[order], ends[:-1])]
+
+
+def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """A score that at least n items of the row reach, and not many more, (n_rows,).
+
+    Each row is dealt out into chunks, neighbours to different ones, as good items are often side
+    by side. The best items of n chunks are n items, so the n-th best of the chunks' own best is
+    reached by as many.
+    """
+    n_rows, n_items = scores.shape
+    if n >= n_items:
+        return np.full(n_rows, -np.inf, dtype=scores.dtype)
+    n_chunks = n_items // _CHUNK
+    best = scores
+    if n_chunks > 2 * n:
+        best = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks).max(axis=1)
+    place = best.shape[1] - n
+    return np.asarray(np.partition(best, place, axis=1)[:, place])
+
+
+def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:
+    """Put the answers of many rows together, without padding.
+
+    Args:
+        rows: One answer for each row, of any length.
+        ids: What the answers were taken from, for their type.
+        n: Items asked for: the width where there are no rows at all.
+
+    Returns:
+        Two arrays (n_rows, n) if all answers have one length, else two object arrays (n_rows,)
+        that hold one array for each row: `ids[row]` is right in both cases.
+    """
+    lengths = {len(scores) for _, scores in rows} or {n}
+    stacked_ids: NDArray[Any]
+    stacked_scores: NDArray[Any]
+    if len(lengths) == 1:
+        shape = (len(rows), lengths.pop())
+        stacked_ids, stacked_scores = np.empty(shape, ids.dtype), np.empty(shape, np.float32)
+    else:
+        stacked_ids, stacked_scores = np.empty(len(rows), object), np.empty(len(rows), object)
+    for row, (row_ids, row_scores) in enumerate(rows):
+        stacked_ids[row], stacked_scores[row] = row_ids, row_scores
+    return stacked_ids, stacked_scores

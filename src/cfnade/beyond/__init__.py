@@ -1,0 +1,4 @@
+"""What is not in the paper, one idea per file: direct path, factors, readout.
+
+May import `model` and what `model` may import.
+"""

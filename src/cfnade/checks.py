@@ -1,0 +1,61 @@
+"""Checks of arguments: each refuses a bad value by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cfnade.errors import ConfigError
+
+
+def check_number(name: str, value: Any) -> float:
+    """Return a finite number.
+
+    Raises:
+        ConfigError: If the value is anything else.
+    """
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not np.isfinite(value):
+        raise ConfigError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false: Python takes the text "no" as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name} must be true or false, got {value!r}")
+
+
+def check_whole(name: str, value: int, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Refuse what is not one of the choices."""
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def check_above_zero(**settings: float) -> None:
+    """Refuse settings that are not finite numbers above 0."""
+    for name, value in settings.items():
+        if check_number(name, value) <= 0:
+            raise ConfigError(f"{name} must be above 0, got {value}")
+
+
+def check_at_least(least: float, **settings: float) -> None:
+    """Refuse settings that are not finite numbers of at least `least`."""
+    for name, value in settings.items():
+        if check_number(name, value) < least:
+            raise ConfigError(f"{name} must be at least {least}, got {value}")
+
+
+def check_share(**settings: float) -> None:
+    """Refuse settings that are not numbers of at least 0 and below 1."""
+    for name, value in settings.items():
+        if not 0 <= check_number(name, value) < 1:
+            raise ConfigError(f"{name} must be at least 0 and below 1, got {value}")

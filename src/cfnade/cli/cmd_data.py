@@ -1,0 +1,69 @@
+"""Commands about data: `data describe` and `data simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cfnade.cli import console, options
+from cfnade.cli.options import Reading
+from cfnade.data.describe import describe
+from cfnade.data.simulation.service_config import SIZES, ServiceConfig
+from cfnade.data.simulation.service_files import write_service
+from cfnade.data.simulation.simulate import SimulatedService
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line, as a group."""
+    data = typer.Typer(
+        no_args_is_help=True, rich_markup_mode=None, help="Look at data, or make some."
+    )
+    data.command("describe", epilog="Example: cfnade data describe plays.parquet")(describe_command)
+    data.command(
+        "simulate", epilog="Example: cfnade data simulate --size small --out runs/service"
+    )(simulate_command)
+    app.add_typer(data, name="data")
+
+
+def describe_command(
+    data: options.Data,
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    min_user_items: options.MinUserItems = 0,
+    min_item_users: options.MinItemUsers = 0,
+    json_file: options.Json = None,
+) -> None:
+    """Tell how a table is read: users, items, pairs and counts."""
+    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
+    facts = describe(reading.read(data))
+    console.tell(console.facts_table(options.dataset_name(data), facts), facts, json_file)
+
+
+def simulate_command(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    size: Annotated[
+        str, typer.Option(help=f"One of {', '.join(SIZES)}.", metavar="SIZE")
+    ] = "paper",
+    users: Annotated[int | None, typer.Option(help="Instead of the size's.")] = None,
+    items: Annotated[int | None, typer.Option(help="Instead of the size's.")] = None,
+    seed: options.Seed = 0,
+    json_file: options.Json = None,
+) -> None:
+    """Simulate a streaming service with known tastes, and tell the oracle's MPR.
+
+    Writes OUT/interactions (Parquet), OUT/items.parquet and OUT/service.json.
+    """
+    changes = {"n_users": users, "n_items": items}
+    config = ServiceConfig.sized(size, **{k: v for k, v in changes.items() if v is not None})
+    with console.progress_bar() as progress:
+        task = progress.add_task("simulating users", total=config.n_users)
+        summary = write_service(
+            SimulatedService(config, seed=seed),
+            out,
+            progress=lambda done: progress.update(task, completed=done),
+        )
+    console.tell(console.facts_table(str(out), summary), summary, json_file)

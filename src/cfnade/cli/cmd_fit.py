@@ -1,0 +1,165 @@
+"""Commands that train a model: `demo` and `fit`."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from cfnade.cli import console, options
+from cfnade.cli.options import Reading
+from cfnade.data.describe import describe
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError, n_of
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.fit.extend import N_EPOCHS, TrainedItems
+from cfnade.model.config import ModelConfig
+from cfnade.storage.folder import check_place
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("demo", epilog="Example: cfnade demo --out runs/demo")(demo_command)
+    app.command("fit", epilog="Example: cfnade fit plays.parquet --out model --min-item-users 5")(
+        fit_command
+    )
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder for the report, figures and model.")] = Path(
+        "runs/demo"
+    ),
+    seed: options.Seed = 0,
+) -> None:
+    """Run the whole job on the embedded purchase log and write a report."""
+    from cfnade.compare.demo import run_demo
+
+    with console.job_progress() as on_progress:
+        demo = run_demo(out, seed=seed, on_stage=console.say, on_progress=on_progress)
+    console.show(console.comparison_table(demo.comparison))
+    console.show(console.sweep_table(demo.sweep))
+    for suggestions in demo.suggestions:
+        console.show(console.suggestions_table(suggestions))
+    console.say(
+        f"done in {demo.seconds:.0f} s: open {demo.report}; figures in {demo.results}; "
+        f"try: cfnade recommend {demo.model} 'Ground coffee=10'"
+    )
+
+
+def fit_command(
+    data: options.Data,
+    out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    min_user_items: options.MinUserItems = 0,
+    min_item_users: options.MinItemUsers = 0,
+    names: options.Names = None,
+    preset: options.Preset = "default",
+    settings_file: options.SettingsFile = None,
+    settings: options.Set = None,
+    seed: options.Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    start_from: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="Go on from a saved model with more data.")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help=f"With --start-from: passes over DATA, {N_EPOCHS} by default.", min=0),
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|new",
+            help="With --start-from: train all weights, the default, or new items alone.",
+        ),
+    ] = None,
+) -> None:
+    """Train a model on all of DATA and save it.
+
+    A part is held out for early stopping; then the model is trained again on everything. While
+    it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume.
+
+    With --start-from, DATA is more data for a model that is there already: it is trained for a
+    few epochs more, and items that it does not know are added to it.
+    """
+    out = out.resolve()
+    check_place(out)
+    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
+    if start_from is not None:
+        changes = {"random_state": seed, **options.parse_settings(settings)}
+        if settings_file is not None:
+            raise ConfigError("--settings has no meaning with --start-from, which keeps its own")
+        _check_changes(changes, preset=preset, resume=resume)
+        model = ImplicitCFNADE.load(start_from).set_params(**changes)
+        more, name = reading.read(data), options.dataset_name(data)
+        n_epochs = N_EPOCHS if epochs is None else epochs
+        _go_on(model, more, out, name, n_epochs, cast(TrainedItems, train or "all"))
+        return
+    if epochs is not None or train is not None:
+        raise ConfigError(
+            "--epochs and --train need --start-from; --set max_epochs=N limits a first fit"
+        )
+    start = options.starting_from(preset, settings_file)
+    changes = {"random_state": seed, **start.settings, **options.parse_settings(settings)}
+    model = ImplicitCFNADE.from_preset(start.preset, **changes)
+    interactions = reading.read(data)
+    checkpoint = out.with_name(out.name + ".checkpoint")
+    try:
+        with console.training_progress(model.max_epochs) as callbacks:
+            model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            console.say(f"stopped; go on with the same command and --resume ({checkpoint} is kept)")
+        raise
+    model.save(out, data={"name": options.dataset_name(data), **describe(interactions)})
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
+    console.out.print(
+        f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_items, 'item')}, "
+        f"{n_of(interactions.n_pairs, 'pair')}: "
+        f"trained for {n_of(model.best_epoch_, 'epoch')}{mpr}; saved to {out}",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _check_changes(changes: dict[str, Any], *, preset: str, resume: bool) -> None:
+    """Refuse what has no meaning for a model that is there already."""
+    if resume:
+        raise ConfigError("--resume has no meaning with --start-from; leave one out")
+    if preset != "default":
+        raise ConfigError("--preset has no meaning with --start-from, which keeps its settings")
+    for field in fields(ModelConfig):
+        if field.name in changes:
+            raise ConfigError(
+                f"{field.name} cannot be changed in a model that is trained already; "
+                "leave out --start-from to train a new one"
+            )
+
+
+def _go_on(
+    model: ImplicitCFNADE,
+    interactions: Interactions,
+    out: Path,
+    name: str,
+    n_epochs: int,
+    train: TrainedItems,
+) -> None:
+    """Give a model more data, and save it."""
+    with console.training_progress(n_epochs) as callbacks:
+        model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)
+    model.save(out, data={"name": name, **describe(interactions)})
+    n_new = model.partial_fits_[-1]["n_new_items"]
+    console.out.print(
+        f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_pairs, 'pair')}, "
+        f"{n_of(n_new, 'new item')}: trained for {n_of(len(model.epochs_), 'epoch')} more, "
+        f"{n_of(model.n_features_in_, 'item')} in all; "
+        f"saved to {out}",
+        markup=False,
+        highlight=False,
+    )

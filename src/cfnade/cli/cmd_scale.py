@@ -1,0 +1,248 @@
+"""Commands beyond one machine: `scale prepare`, `scale train` and `scale score`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cfnade.cli import console, options
+from cfnade.cli.cmd_recommend import Asked as AskedModel
+from cfnade.cli.cmd_recommend import Exclude, Model, N, Only
+from cfnade.errors import ConfigError
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.scale.failures import failures_told
+from cfnade.scale.folders import own_folder
+from cfnade.scale.on_spark import train_on_spark
+from cfnade.scale.prepare import PrepareConfig, prepare
+from cfnade.scale.prepared import SUMMARY
+from cfnade.scale.session import format_of, read_frame, spark_session
+from cfnade.scale.shard_training import train_prepared
+from cfnade.scale.source import Columns
+from cfnade.scale.spark_scoring import PARTITIONS, Asked, score, score_prepared
+from cfnade.storage.folder import check_place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="Files, a folder or a glob that Spark reads, or a table."),
+]
+Prepared = Annotated[
+    Path, typer.Argument(metavar="PREPARED", help="Folder that `scale prepare` wrote.")
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="csv|parquet|orc|json|table",
+        help="Of DATA, or any other that this Spark knows.",
+        show_default="by the name",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The cluster, such as spark://host:7077.",
+        show_default="that of spark-submit, or this machine",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line, as a group."""
+    scale = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="The same job on Spark and over several processes.",
+    )
+    scale.command(
+        "prepare",
+        epilog="Example: cfnade scale prepare plays.parquet --out prepared "
+        "--master spark://host:7077",
+    )(prepare_command)
+    scale.command(
+        "train",
+        epilog="Example: torchrun --nproc-per-node=4 -m cfnade scale train prepared --out model",
+    )(train_command)
+    scale.command(
+        "score",
+        epilog="Example: cfnade scale score model --data plays.parquet --out recommended "
+        "--master spark://host:7077",
+    )(score_command)
+    app.add_typer(scale, name="scale")
+
+
+def prepare_command(
+    data: Source,
+    out: Annotated[Path, typer.Option(help="Folder that all machines see.")],
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    min_user_items: options.MinUserItems = 0,
+    min_item_users: options.MinItemUsers = 0,
+    test_share: options.TestShare = 0.0,
+    validation_share: Annotated[
+        float, typer.Option(help="Share of the items of some users held out for early stopping.")
+    ] = 0.1,
+    validation_users: Annotated[int, typer.Option(help="How many users that is, about.")] = 10_000,
+    shards: Annotated[
+        int, typer.Option(help="Files of users: at least one for each process that trains.")
+    ] = 16,
+    seed: options.Seed = 0,
+    file_format: Format = None,
+    master: Master = None,
+    conf: Conf = None,
+    json_file: options.Json = None,
+) -> None:
+    """Turn events or counts into shards for training, on Spark."""
+    config = PrepareConfig(
+        min_user_items=min_user_items,
+        min_item_users=min_item_users,
+        test_share=test_share,
+        validation_share=validation_share,
+        validation_users=validation_users,
+        seed=seed,
+        shards=shards,
+    )
+    columns = Columns(user_col, item_col, count_col, events)
+    out = own_folder(out)
+    with _session(master, conf) as session:
+        frame = read_frame(session, data, file_format)
+        facts = prepare(frame, out, config, columns, from_text=_is_text(data, file_format))
+    shown = {name: value for name, value in facts.items() if name != "settings"}
+    console.tell(console.facts_table(str(out), shown), facts, json_file)
+
+
+def train_command(
+    prepared: Prepared,
+    out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    preset: options.Preset = "default",
+    settings: options.Set = None,
+    seed: options.Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    spark_processes: Annotated[
+        int | None,
+        typer.Option(help="Let Spark start so many processes, in place of torchrun.", min=1),
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Train a model on a prepared folder, in as many processes as torchrun starts.
+
+    While it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume; processes
+    that torchrun has restarted (--max-restarts) go on from it by themselves.
+    """
+    out = own_folder(out)
+    check_place(out)
+    changes = {"random_state": seed, **options.parse_settings(settings)}
+    model = ImplicitCFNADE.from_preset(preset, **changes)
+    chosen = model.get_params()
+    if spark_processes is not None:
+        with _session(master, conf) as session:
+            outcome = train_on_spark(
+                session, prepared, out, chosen, n_processes=spark_processes, resume=resume
+            )
+    else:
+        if master is not None or conf:
+            raise ConfigError("--master and --conf need --spark-processes")
+        with console.training_progress(model.max_epochs) as callbacks:
+            outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
+    if os.environ.get("RANK", "0") != "0":
+        return
+    judged = "".join(
+        f", {part} MPR {mpr:.2f} %"
+        for part, mpr in (("validation", outcome.validation_mpr), ("test", outcome.test_mpr))
+        if mpr is not None
+    )
+    again = f" (went on after {outcome.resumed_after})" if outcome.resumed_after else ""
+    sent = f", {outcome.bytes_per_update / 1e6:.2f} MB exchanged an update"
+    console.out.print(
+        f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
+        f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
+        markup=False,
+        highlight=False,
+    )
+
+
+def score_command(
+    model: Model,
+    data: Annotated[
+        str, typer.Option(help="Whose histories: as for `scale prepare`, or what that wrote.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for Parquet files, where all machines write.")],
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    count_col: options.CountCol = None,
+    events: options.Events = None,
+    n: N = 10,
+    exclude: Exclude = None,
+    only: Only = None,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Recommend what is in the history as well.")
+    ] = False,
+    partitions: Annotated[
+        int, typer.Option(help="Tasks that the users of a table are cut into.", min=1)
+    ] = PARTITIONS,
+    file_format: Format = None,
+    master: Master = None,
+    conf: Conf = None,
+    json_file: options.Json = None,
+) -> None:
+    """Recommend for all users of a table, on Spark."""
+    out = own_folder(out)
+    known = AskedModel(model)
+    asked = Asked(
+        n, not include_seen, known.items(exclude), None if only is None else known.items(only)
+    )
+    columns = Columns(user_col, item_col, count_col, events)
+    with _session(master, conf) as session:
+        if (Path(data) / SUMMARY).exists():
+            if columns != Columns():
+                raise ConfigError("a prepared folder has no columns to choose; leave them out")
+            scored = score_prepared(session, data, model, out, asked)
+        else:
+            scored = score(
+                read_frame(session, data, file_format),
+                model,
+                out,
+                asked,
+                columns,
+                from_text=_is_text(data, file_format),
+                partitions=partitions,
+            )
+    facts: dict[str, Any] = {"folder": str(out), **vars(scored)}
+    console.tell(console.facts_table("recommendations", facts), facts, json_file)
+
+
+def _is_text(data: str, file_format: str | None) -> bool:
+    return (file_format or format_of(data)) == "csv"
+
+
+@contextmanager
+def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
+    """A Spark session for one command; what goes wrong on Spark ends in one line."""
+    settings = {}
+    for pair in conf or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"--conf takes NAME=VALUE, got {pair!r}")
+        settings[name] = value
+    session = spark_session(master, settings)
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        with failures_told():
+            yield session
+    finally:
+        session.stop()

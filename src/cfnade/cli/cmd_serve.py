@@ -1,0 +1,89 @@
+"""The command `serve`: a saved model over HTTP, with a page to try it on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cfnade.cli import console
+from cfnade.errors import ConfigError, MissingExtraError
+
+KEY_VARIABLE = "CFNADE_API_KEY"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command("serve", epilog="Example: cfnade serve model --port 8000 --workers 2")(
+        serve_command
+    )
+
+
+def serve_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(help="Processes that answer.", min=1)] = 1,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help=f"File with a key that requests must carry; or set {KEY_VARIABLE}."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Web page elsewhere that may ask; repeatable."),
+    ] = None,
+    watch: Annotated[
+        float, typer.Option(help="Seconds between looks for a new model; 0 waits for SIGHUP.")
+    ] = 1.0,
+    max_n: Annotated[int, typer.Option(help="Items that a request may ask for.", min=1)] = 100,
+    max_history: Annotated[int, typer.Option(help="Items in a history.", min=1)] = 1_000,
+    max_batch: Annotated[int, typer.Option(help="Histories in one request.", min=1)] = 64,
+    max_body: Annotated[int, typer.Option(help="Bytes of a request.", min=1)] = 1 << 20,
+    together: Annotated[
+        int, typer.Option(help="Waiting histories that are answered in one pass.", min=1)
+    ] = 32,
+) -> None:
+    """Serve recommendations over HTTP, and a page at / to try them on.
+
+    No torch is needed, and nothing of a request is kept or logged. A new model in the same folder
+    is taken over while the service runs; one that cannot be used is refused and the old one
+    stays. Needs the extra `serve`.
+    """
+    try:
+        import httptools  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import pydantic  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "serve", "serving a model") from error
+    from cfnade.serve.run import run
+    from cfnade.serve.service_settings import Limits, ServeSettings
+
+    if workers > 1 and sys.platform == "win32":
+        raise ConfigError("several workers need a system that can share a socket; use --workers 1")
+    settings = ServeSettings(
+        model=model,
+        host=host,
+        port=port,
+        n_workers=workers,
+        api_key=_api_key(api_key_file),
+        allowed_origins=tuple(allow_origin or ()),
+        watch_seconds=watch,
+        most_together=together,
+        limits=Limits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
+    )
+    run(settings, console.say)
+
+
+def _api_key(file: Path | None) -> str | None:
+    """The key: from a file, so that no list of processes shows it, or from the environment."""
+    if file is None:
+        return os.environ.get(KEY_VARIABLE) or None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the API key in {file} cannot be read: {error}") from error

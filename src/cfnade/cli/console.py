@@ -1,0 +1,341 @@
+"""What the command line shows: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from cfnade.compare.comparison import Comparison, OnProgress, Result
+from cfnade.compare.comparison import Progress as JobProgress
+from cfnade.compare.reliability import reliabilities
+from cfnade.compare.report_sections import Recommended, Suggestions
+from cfnade.compare.sweep import Sweep
+from cfnade.errors import DataError, n_of
+from cfnade.fit.pipeline import Callbacks
+
+if TYPE_CHECKING:
+    from cfnade.model.training import Epoch
+
+ROOM_FOR_ALL = 135
+"""Columns that the table of a comparison takes with all of its figures."""
+
+WIDE = 160
+"""Columns where standard output is no terminal, so that tables are not cut."""
+
+out = Console(width=None if sys.stdout.isatty() else WIDE)
+err = Console(stderr=True)
+
+
+def say(message: str) -> None:
+    """A line for people, on standard error."""
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on standard error that vanishes at the end, and never shows without a terminal."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:g}/{task.total:g}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as progress:
+        yield progress
+
+
+@contextmanager
+def training_progress(max_epochs: int) -> Iterator[Callbacks]:
+    """Callbacks that show loss, validation MPR and the time left of a training."""
+    with progress_bar() as progress:
+        task = progress.add_task("getting ready", total=max_epochs)
+
+        seen: list[Epoch] = []
+
+        def on_epoch(epoch: Epoch) -> None:
+            seen.append(epoch)
+            n_trainings = sum(e.number == 1 for e in seen)  # with other L2, then on all pairs
+            mprs = [e.validation_mpr for e in seen if e.validation_mpr is not None]
+            found = f", validation MPR {mprs[-1]:.2f} %" if mprs else ""
+            doing = f"training {n_trainings}, epoch" if n_trainings > 1 else "epoch"
+            progress.update(
+                task,
+                completed=epoch.number,
+                description=f"{doing} {epoch.number}: loss {epoch.loss:.4f}{found}",
+            )
+
+        def on_step(step: int, n_steps: int) -> None:
+            done = int(progress.tasks[0].completed) + step / n_steps
+            progress.update(task, completed=min(done, max_epochs))
+
+        yield Callbacks(on_epoch, on_step)
+
+
+@contextmanager
+def job_progress() -> Iterator[OnProgress]:
+    """A callback that shows where a comparison or sweep is."""
+    with progress_bar() as progress:
+        task = progress.add_task("reading", total=1)
+
+        def on_progress(job: JobProgress) -> None:
+            doing = {"search": "choosing settings", "fit": "final fit", "test": "testing"}
+            found = "" if job.trial is None else f", last MPR {job.trial.cost:.2f} %"
+            progress.update(
+                task,
+                description=f"{job.model}: {doing[job.doing]}{found}",
+                completed=job.n_done,
+                total=max(job.n_most, 1),
+            )
+
+        yield on_progress
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """The figures with their intervals, best MPR first."""
+    n_test_users = comparison.protocol["n_test_users"]
+    is_searched = any(result.n_settings > 1 for result in comparison.results)
+    table = Table(
+        title=f"{escape(comparison.dataset)}: {n_of(comparison.n_users, 'user')}, "
+        f"{n_of(comparison.n_items, 'item')}, {n_of(comparison.n_pairs, 'pair')}; "
+        f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
+        caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
+        "95 % bootstrap interval over users. * is the best, and ~ is level with it: user by user, "
+        "the difference is within the noise of who was tested. One fit each"
+        f"{', settings chosen on validation' if is_searched else ''}.",
+        caption_justify="left",
+    )
+    rows = [_figures(result) for result in comparison.results]
+    names = list(rows[0])
+    if out.width < ROOM_FOR_ALL:
+        names = [name for name in names if name in _FIRST]
+    for name in names:
+        table.add_column(name, justify="left" if name == "model" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
+    return table
+
+
+_FIRST = ("model", "MPR % (95 %)", "recall@20", "ndcg@100", "fit s")
+"""What is shown of a comparison where there is no room for all."""
+
+
+def _figures(result: Result) -> dict[str, str]:
+    """A row of the table, by heading."""
+    low, high = result.intervals["mpr"]
+    shown = ("recall@20", "recall@50", "ndcg@20", "ndcg@100")
+    return {
+        "model": result.model,
+        "MPR % (95 %)": _marked(
+            result, "mpr", f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"
+        ),
+        "unweighted": _marked(result, "mpr_unweighted", f"{result.metrics['mpr_unweighted']:.2f}"),
+        **{name: _marked(result, name, f"{result.metrics[name]:.4f}") for name in shown},
+        "settings tried": str(result.n_settings),
+        "search s": f"{result.search_seconds:.1f}",
+        "fit s": f"{result.fit_seconds:.1f}",
+    }
+
+
+def _marked(result: Result, metric: str, figure: str) -> str:
+    """A figure that shows whether it is the best, or level with it."""
+    if result.is_best(metric):
+        return f"[bold]* {figure}[/bold]"
+    return f"~ {figure}" if result.is_level_with_best(metric) else figure
+
+
+def calibration_table(comparison: Comparison) -> Table | None:
+    """How the probabilities of the models hold on test; None if no model gives any."""
+    judged = [(r.model, r.calibration) for r in comparison.results if r.calibration is not None]
+    if not judged:
+        return None
+    table = Table(
+        title=f"{escape(comparison.dataset)}: probabilities of held-out items, "
+        f"{judged[0][1].base_rate:.3%} of the pairs",
+        caption="calibrated: what recommend --probability tells; the others are the network's own "
+        "scores, beside it. Brier skill: 1 is perfect, 0 is to tell the base rate always. ECE: "
+        "distance from what came true, lower is better.",
+        caption_justify="left",
+    )
+    for name in ("model", "probability"):
+        table.add_column(name)
+    for name in ("mean", "Brier score", "Brier skill", "ECE"):
+        table.add_column(name, justify="right")
+    for model, calibration in judged:
+        for label, found in reliabilities(calibration).items():
+            table.add_row(
+                model,
+                label,
+                f"{found.mean_probability:.3%}",
+                f"{found.brier:.6f}",
+                f"{found.brier_skill:.4f}",
+                f"{found.ece:.6f}",
+            )
+    return table
+
+
+def show_comparison(comparison: Comparison, json_file: str | None) -> None:
+    """The tables of a comparison, or JSON."""
+    tell(comparison_table(comparison), comparison.to_json(), json_file)
+    calibration = calibration_table(comparison)
+    if calibration is not None and json_file != "-":
+        show(calibration)
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    """MPR of each model at each alpha."""
+    table = Table(title=f"{escape(sweep.dataset)}: test MPR % against alpha")
+    models = list(dict.fromkeys(point.model for point in sweep.points))
+    table.add_column("alpha", justify="right")
+    for model in models:
+        table.add_column(model, justify="right")
+    for alpha in sweep.alphas:
+        at = {point.model: point for point in sweep.points if point.alpha == alpha}
+        cells = [
+            f"{at[m].mpr:.2f} ({at[m].interval[0]:.2f}-{at[m].interval[1]:.2f})" for m in models
+        ]
+        table.add_row(f"{alpha:g}", *cells)
+    return table
+
+
+def recommendation_table(found: list[dict[str, Any]]) -> Table:
+    """Recommended items, best first, and why where that is known."""
+    table = Table()
+    table.add_column("", justify="right")
+    table.add_column("item")
+    table.add_column("score", justify="right")  # `probability` in JSON: the network's sigmoid
+    has_calibrated = any("calibrated" in entry for entry in found)
+    if has_calibrated:
+        table.add_column("probability", justify="right")
+    has_reasons = any("because" in entry for entry in found)
+    if has_reasons:
+        table.add_column("because of")
+    for place, entry in enumerate(found, start=1):
+        cells = [str(place), escape(_label(entry)), f"{entry['probability']:.3f}"]
+        if has_calibrated:
+            known = entry["calibrated"]
+            cells.append("" if known is None else f"{known:.2%}")
+        if has_reasons:
+            cells.append(escape(", ".join(_label(reason) for reason in entry["because"])))
+        table.add_row(*cells)
+    return table
+
+
+def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
+    """Items most like another, best first."""
+    table = Table(title=escape(f"like {_label(item)}"))
+    table.add_column("", justify="right")
+    table.add_column("item")
+    table.add_column("similarity", justify="right")
+    for place, entry in enumerate(found, start=1):
+        table.add_row(str(place), escape(_label(entry)), f"{entry['similarity']:.3f}")
+    return table
+
+
+def explanation_table(explained: dict[str, Any]) -> Table:
+    """What each entry of a history does for an item, largest first."""
+    table = Table(
+        title=escape(f"{_label(explained)}: score {explained['probability']:.3f}"),
+        caption="With the entry, less without it.",
+        caption_justify="left",
+    )
+    table.add_column("entry of the history")
+    table.add_column("logit", justify="right")
+    table.add_column("score", justify="right")
+    for effect in explained["effects"]:
+        kind = "" if effect["liked"] else " (disliked)"
+        table.add_row(
+            escape(_label(effect) + kind),
+            f"{effect['logit']:+.3f}",
+            f"{effect['probability']:+.3f}",
+        )
+    return table
+
+
+def _label(entry: dict[str, Any]) -> str:
+    """An item's name with its id, or the id alone where that is the name."""
+    name, item = entry["name"], str(entry["item"])
+    return item if name == item else f"{name} ({item})"
+
+
+def suggestions_table(suggestions: Suggestions) -> Table:
+    """A history beside what is recommended for it."""
+    table = Table(title=escape(suggestions.title))
+    table.add_column("history")
+    table.add_column("recommended")
+    for known, recommended in zip_longest(suggestions.history, suggestions.recommended):
+        table.add_row(
+            "" if known is None else escape(f"{known.name} ({known.count:g})"),
+            "" if recommended is None else escape(_told(recommended)),
+        )
+    return table
+
+
+def _told(recommended: Recommended) -> str:
+    return f"{recommended.name}  {recommended.probability:.1%}"
+
+
+def facts_table(title: str, facts: dict[str, Any]) -> Table:
+    """Named figures, one a row."""
+    table = Table(title=escape(title), show_header=False)
+    for name, value in facts.items():
+        text = (
+            f"{value:,.4g}"
+            if isinstance(value, float)
+            else f"{value:,}"
+            if isinstance(value, int)
+            else str(value)
+        )
+        table.add_row(name.replace("_", " "), escape(text))
+    return table
+
+
+def show(table: Table) -> None:
+    """A table on standard output."""
+    out.print(table)
+
+
+def tell(table: Table, value: dict[str, Any], json_file: str | None) -> None:
+    """A table on standard output, unless JSON goes there; and JSON where it was asked for."""
+    if json_file is not None:
+        write_json(json_file, value)
+    if json_file != "-":
+        show(table)
+
+
+def write_json(target: str, value: dict[str, Any]) -> None:
+    """Write JSON to a file, or to standard output for `-`.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}; choose another place") from error

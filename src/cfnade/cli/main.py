@@ -1,0 +1,109 @@
+"""The command `cfnade`: one thin command per capability, each group in a module of its own."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from cfnade.cli import (
+    cmd_compare,
+    cmd_data,
+    cmd_fit,
+    cmd_model,
+    cmd_recommend,
+    cmd_scale,
+    cmd_serve,
+    cmd_tune,
+    console,
+)
+from cfnade.errors import ArtifactError, CfnadeError, ConfigError, DataError
+from cfnade.threads import limited_threads
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Implicit CF-NADE: recommendations from watch, play and purchase counts.",
+)
+for group in (
+    cmd_fit,
+    cmd_tune,
+    cmd_compare,
+    cmd_recommend,
+    cmd_serve,
+    cmd_model,
+    cmd_data,
+    cmd_scale,
+):
+    group.register(app)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more on the way.")] = False,
+) -> None:
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(message)s", force=True
+    )
+    if show_version:
+        typer.echo(f"cfnade {version('cfnade')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: 0 done, 2 wrong use or bad input, 130 Ctrl-C, 1 anything else."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and give its exit code; whatever goes wrong ends in one line."""
+    try:
+        with limited_threads():
+            return int(app(arguments, standalone_mode=False, prog_name="cfnade") or 0)
+    except (DataError, ConfigError, ArtifactError) as error:
+        return _fail(str(error), 2)
+    except CfnadeError as error:
+        return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # a place that cannot be read or written, or is full
+        code = 1 if error.errno == errno.ENOSPC else 2
+        return _fail(f"{error.strerror or error}: {error.filename or 'no file'}", code)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a wrong option, as typer finds it
+            where = getattr(getattr(error, "ctx", None), "command_path", "cfnade")
+            return _fail(f"{error.format_message().rstrip('. ')}; see {where} --help", 2)
+        if os.environ.get("CFNADE_DEBUG"):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        return _fail(f"{reason} (set CFNADE_DEBUG=1 to see where)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    console.say(f"cfnade: {_with_options(' '.join(message.split()))}")
+    return code
+
+
+def _with_options(message: str) -> str:
+    """A message that names arguments of Python, with the options that stand for them."""
+    options = {
+        parameter.name: parameter.opts[0]
+        for command in typer.main.get_group(app).commands.values()
+        for parameter in command.params
+        if "_" in (parameter.name or "") and parameter.opts[0].startswith("--")
+    }
+    return re.sub(rf"(?<![\w-])({'|'.join(options)})\b", lambda found: options[found[1]], message)

@@ -1,0 +1,186 @@
+"""The nested protocol of the accuracy benchmark: choose, freeze, then test.
+
+Three steps that hand on as little as they can. `choose` is given a `Validation`, in which there
+is no test part, and gives a `Choice`: settings and nothing else. `judge` fits them with several
+seeds and looks at the test. `against` tells whether two models differ on it. A choice never
+sees a judgement, so that no setting can follow from one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from cfnade.compare.contenders import Contender
+from cfnade.compare.protocol import Protocol
+from cfnade.errors import ConfigError
+from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
+from cfnade.metrics.formulas import UserSums
+from cfnade.metrics.search import Trial, Validation
+
+Verdict: TypeAlias = Literal["win", "loss", "within noise"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen on validation, and how."""
+
+    settings: dict[str, Any]
+    validation: dict[str, float]
+    """Metrics of the chosen settings on validation; MPR in percent."""
+
+    n_settings: int
+    """Tried."""
+
+    search_seconds: float
+    """All of them took."""
+
+    at_edge: tuple[str, ...] = ()
+    """Settings that ended at an end of their grid."""
+
+
+def choose(
+    candidate: Contender, validation: Validation, *, max_trials: int, by: Sequence[str] = ("mpr",)
+) -> dict[str, Choice]:
+    """Choose settings on validation.
+
+    One search, which follows MPR; of what it judged, the best by each metric is chosen.
+
+    Args:
+        candidate: Whose settings.
+        validation: All that they may be chosen on.
+        max_trials: Settings to try at most.
+        by: Metrics, `mpr` among them or not.
+
+    Returns:
+        A choice by each metric; often the same one.
+    """
+    search = candidate.search(validation, max_trials=max_trials)
+
+    def choice(trial: Trial) -> Choice:
+        return Choice(
+            trial.settings,
+            {**trial.metrics, "mpr": trial.cost},
+            len(search.trials),
+            round(search.seconds, 1),
+            _at_edge(candidate, trial.settings),
+        )
+
+    return {
+        metric: choice(search.best if metric == "mpr" else search.best_by(metric)) for metric in by
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What a choice reached on test."""
+
+    seeds: list[int]
+    """Of the final fits."""
+
+    by_seed: dict[str, list[float]]
+    """Each metric for each seed; MPR in percent."""
+
+    metrics: dict[str, float]
+    """The mean over seeds."""
+
+    intervals: dict[str, tuple[float, float]]
+    """95 % bootstrap interval over users of that mean."""
+
+    fit_seconds: list[float]
+    """Of each final fit."""
+
+    per_user: dict[str, UserSums]
+    """Each metric's parts, user by user, averaged over seeds."""
+
+
+def judge(
+    contender_of: Callable[[int], Contender],
+    settings: dict[str, Any],
+    protocol: Protocol,
+    *,
+    seeds: Sequence[int] = (0,),
+    n_bootstrap: int = 1000,
+) -> Judgement:
+    """Fit frozen settings on everything known, once for each seed, and look at the test.
+
+    Args:
+        contender_of: Gives the contender of a seed.
+        settings: Frozen.
+        protocol: With the test part.
+        seeds: Of the final fits; the split stays the same.
+        n_bootstrap: Resamples of users for the intervals.
+
+    Returns:
+        Means over seeds, with intervals over users.
+    """
+    if not seeds:
+        raise ConfigError("a judgement needs at least one seed")
+    evaluations, seconds = [], []
+    for seed in seeds:
+        started = time.perf_counter()
+        fitted = contender_of(seed).fit(protocol.known, settings, protocol.relative_rating)
+        seconds.append(round(time.perf_counter() - started, 2))
+        evaluations.append(protocol.test(fitted))
+    names = list(evaluations[0].metrics)
+    per_user = {
+        name: UserSums(
+            np.mean([each.per_user[name].total for each in evaluations], axis=0),
+            evaluations[0].per_user[name].weight,
+        )
+        for name in names
+    }
+    means = bootstrap_means(
+        list(per_user.values()), n_bootstrap=n_bootstrap, rng=protocol.config.seed
+    )
+    return Judgement(
+        list(seeds),
+        {name: [each.metrics[name] for each in evaluations] for name in names},
+        {name: per_user[name].mean for name in names},
+        {name: percentile_interval(means[:, place]) for place, name in enumerate(names)},
+        seconds,
+        per_user,
+    )
+
+
+def against(
+    mine: UserSums, theirs: UserSums, metric: str, *, n_bootstrap: int = 2000, rng: int = 0
+) -> tuple[float, tuple[float, float], Verdict]:
+    """Whether a model wins over another on the same users, by a paired bootstrap.
+
+    Args:
+        mine: The metric's parts, user by user.
+        theirs: Of the other, the same users.
+        metric: Its name: MPR is better where it is lower.
+        n_bootstrap: Resamples of users.
+        rng: Seed.
+
+    Returns:
+        The difference, mine less theirs, its 95 % interval, and what it means for mine.
+
+    Raises:
+        DataError: If the users differ.
+    """
+    ((low, high),) = paired_intervals([mine], theirs, n_bootstrap=n_bootstrap, rng=rng)
+    verdict: Verdict = "within noise"
+    if not low <= 0.0 <= high:
+        is_lower = high < 0.0
+        verdict = "win" if is_lower == metric.startswith("mpr") else "loss"
+    return mine.mean - theirs.mean, (low, high), verdict
+
+
+def _at_edge(candidate: Contender, settings: dict[str, Any]) -> tuple[str, ...]:
+    """Settings at an end of their grid, where the search could not go on; choices of kind aside."""
+    found = []
+    for name, values in getattr(candidate, "grid", {}).items():
+        is_scale = len(values) > 2 and all(isinstance(v, (int, float)) for v in values)
+        if is_scale and settings.get(name) in (values[0], values[-1]):
+            found.append(name)
+    stops = getattr(candidate, "stops", None) or getattr(candidate, "iterations", None)
+    if stops and settings.get("iterations") == stops[-1]:
+        found.append("iterations")
+    return tuple(found)

@@ -1,0 +1,204 @@
+"""The figures of a report: the paper's Figures 1 and 2, the comparison, the training curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.compare.comparison import Comparison
+from cfnade.compare.plot_style import BAR, BLUE, GREY, INK, ORANGE, canvas, model_looks
+from cfnade.compare.reliability import Calibration, reliabilities
+from cfnade.compare.sweep import Sweep
+from cfnade.data.interactions import Interactions
+from cfnade.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from cfnade.model.training import Epoch
+
+MPR_LABEL = "Test MPR, % (lower is better)"
+MAX_BARS, MAX_TITLE = 60, 45
+
+
+def contrasting_items(data: Interactions) -> tuple[int, int]:
+    """Pick two popular items for Figure 1: one that people return to, one they rarely do.
+
+    Among the tenth of the items with the most users, these are the ones with the lowest and the
+    highest share of users with a count of 1; where that is equal, the mean count decides.
+
+    Returns:
+        Their columns, the one that people return to first.
+
+    Raises:
+        DataError: If fewer than two items have users.
+    """
+    item_of, count = data.counts.indices, data.counts.data
+    n_users = np.bincount(item_of, minlength=data.n_items)
+    n_used = np.count_nonzero(n_users)
+    if n_used < 2:
+        raise DataError(f"a contrast needs two items with users, got {n_used}; bring more data")
+    popular = np.argsort(-n_users, kind="stable")[: min(max(2, data.n_items // 10), n_used)]
+    n_once = np.bincount(item_of, weights=count == 1, minlength=data.n_items)
+    total = np.bincount(item_of, weights=count, minlength=data.n_items)
+    share_once, mean_count = (sums[popular] / n_users[popular] for sums in (n_once, total))
+    by_loyalty = popular[np.lexsort((-mean_count, share_once))]
+    return int(by_loyalty[0]), int(by_loyalty[-1])
+
+
+def count_histograms(
+    data: Interactions,
+    items: Sequence[int],
+    *,
+    count_label: str = "Count",
+    user_label: str = "Users",
+) -> list[Figure]:
+    """Draw the paper's Figure 1: how often users come back to each of some items.
+
+    The line shows the relative rating that a count becomes. The figures share their x-axis; the
+    counts above the 95th percentile of the item with the largest ones are gathered in a last bar.
+
+    Args:
+        data: Counts with their ids.
+        items: Columns.
+        count_label: What is counted.
+        user_label: Whom the bars count.
+
+    Returns:
+        One figure for each item.
+    """
+    by_item = data.counts.tocsc()
+    counts = [by_item.data[slice(*by_item.indptr[item : item + 2])] for item in items]
+    largest = max(float(np.percentile(values, 95)) for values in counts)
+    width = max(1, math.ceil(largest / MAX_BARS))
+    edges = 0.5 + width * np.arange(math.ceil(largest / width) + 1)
+    figures = []
+    for item, values in zip(items, counts, strict=True):
+        with canvas() as (figure, [axes]):
+            _draw_histogram(axes, values, edges)
+            axes.set_title(shorten(data.item_label(item), MAX_TITLE, placeholder="..."))
+            axes.set_xlabel(f"{count_label} (last bar: {edges[-2] + 0.5:g} or more)")
+            axes.set_ylabel(user_label)
+        figures.append(figure)
+    return figures
+
+
+def _draw_histogram(axes: Axes, values: NDArray[Any], edges: NDArray[Any]) -> None:
+    n_users, _ = np.histogram(np.minimum(values, edges[-1] - 0.5), edges)
+    n_up_to = np.searchsorted(np.sort(values), edges[1:], side="right")
+    centres, width = (edges[:-1] + edges[1:]) / 2, edges[1] - edges[0]
+    axes.bar(centres, n_users, 0.85 * width, color=BAR)
+    axes.grid(axis="x", visible=False)
+    axes.set_xlim(edges[0] - 0.5 * width, edges[-1] + 0.5 * width)
+    rating_axes = axes.twinx()
+    rating_axes.plot(centres, n_up_to / values.size, color=ORANGE, drawstyle="steps-mid")
+    rating_axes.set_ylim(0, 1.03)
+    rating_axes.grid(visible=False)
+    rating_axes.set_ylabel("Relative rating", color=ORANGE)
+    rating_axes.tick_params(axis="y", colors=ORANGE)
+
+
+def sweep_plot(sweep: Sweep, *, popularity: float | None = None) -> Figure:
+    """Draw the paper's Figure 2: test MPR against alpha, with 95 % intervals.
+
+    Args:
+        sweep: What to draw.
+        popularity: MPR of recommending what is popular, in percent, as a line to compare with.
+    """
+    with canvas() as (figure, [axes]):
+        for model in dict.fromkeys(point.model for point in sweep.points):
+            points = sorted((p for p in sweep.points if p.model == model), key=lambda p: p.alpha)
+            alphas = [point.alpha for point in points]
+            label, color, marker = model_looks(model)
+            low, high = zip(*(point.interval for point in points), strict=True)
+            axes.fill_between(alphas, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.plot(alphas, [p.mpr for p in points], color=color, marker=marker, label=label)
+        if popularity is not None:
+            label, color, _ = model_looks("popularity")
+            axes.axhline(popularity, color=color, linestyle="--", label=label)
+        axes.set_xscale("log")
+        axes.set_xticks(sweep.alphas, [f"{alpha:g}" for alpha in sweep.alphas])
+        axes.minorticks_off()
+        axes.set_xlabel("alpha (rate of confidence)")
+        axes.set_ylabel(MPR_LABEL)
+        figure.legend(loc="outside upper left", ncols=3)
+    return figure
+
+
+def comparison_plot(comparison: Comparison) -> Figure:
+    """Draw each model's test MPR with its 95 % interval, the best on top."""
+    results = comparison.results
+    looks = [model_looks(result.model) for result in results]
+    with canvas(height=1.0 + 0.45 * len(results)) as (figure, [axes]):
+        for row, (result, (_, color, marker)) in enumerate(zip(results, looks, strict=True)):
+            mpr, interval = result.metrics["mpr"], result.intervals["mpr"]
+            axes.plot(interval, (row, row), color=color, linewidth=2.5, alpha=0.6)
+            axes.plot(mpr, row, color=color, marker=marker, markersize=8)
+            axes.annotate(f"{mpr:.2f}", (mpr, row), (0, 7), textcoords="offset points", ha="center")
+        axes.set_yticks(range(len(results)), [label for label, _, _ in looks])
+        axes.set_ylim(len(results) - 0.5, -0.8)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        axes.margins(x=0.1)
+        axes.set_xlabel(MPR_LABEL)
+    return figure
+
+
+def reliability_plot(calibration: Calibration) -> Figure:
+    """Draw what came true against the probability told, on logarithmic axes.
+
+    Every point stands for an equal number of held-out items; on the line, what was told holds.
+    """
+    looks = {"calibrated": (BLUE, "o"), "weighting undone": (ORANGE, "s"), "sigmoid": (GREY, "x")}
+    with canvas(height=3.6) as (figure, [axes]):
+        drawn = []
+        for label, found in reliabilities(calibration).items():
+            points = [point for point in found.points if min(point) > 0]
+            if points:
+                color, marker = looks[label]
+                axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
+                drawn += points
+        ends = (min(map(min, drawn), default=0.1), 1.0)
+        axes.plot(ends, ends, color=INK, linewidth=1, linestyle=":")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{100 * value:g}\N{NO-BREAK SPACE}%")
+        axes.set_xlabel("Probability told")
+        axes.set_ylabel("Share that came true")
+        figure.legend(loc="outside upper left", ncols=3)
+    return figure
+
+
+def training_plot(epochs: Sequence[Epoch], *, best_epoch: int | None = None) -> Figure:
+    """Draw the loss of every epoch and, where there was validation, its MPR.
+
+    Args:
+        epochs: What training reported.
+        best_epoch: Number of the epoch to mark.
+
+    Raises:
+        DataError: If there are no epochs.
+    """
+    if not epochs:
+        raise DataError("there are no epochs to draw; a model that was loaded keeps none")
+    curves = [("Training loss", {epoch.number: epoch.loss for epoch in epochs}, ORANGE)]
+    looks = {e.number: e.validation_mpr for e in epochs if e.validation_mpr is not None}
+    if looks:
+        curves.insert(0, ("Validation MPR, %", looks, BLUE))
+    with canvas(rows=len(curves), height=1.0 + 1.6 * len(curves)) as (figure, panels):
+        for axes, (label, values, color) in zip(panels, curves, strict=True):
+            axes.plot(list(values), list(values.values()), color=color, marker=".")
+            axes.set_ylabel(label)
+            if best_epoch is not None:
+                axes.axvline(best_epoch, color=GREY, linestyle="--", linewidth=1)
+        panels[-1].set_xlabel("Epoch")
+        panels[-1].locator_params(axis="x", integer=True)
+    return figure

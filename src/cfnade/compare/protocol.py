@@ -1,0 +1,251 @@
+"""The protocol of a comparison: which pairs are known and held out, and how they are judged."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.answer.probability import Calibrator
+from cfnade.checks import check_number
+from cfnade.compare.reliability import Calibration, judge_probabilities
+from cfnade.data.interactions import CountMatrix, Interactions, align, as_count_matrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import (
+    MIN_ITEMS,
+    HoldOutBy,
+    Split,
+    check_hold_out_by,
+    hold_out,
+    of_some_users,
+    overlap,
+    split_counts,
+    without_overlap,
+)
+from cfnade.errors import ConfigError, DataError, n_of
+from cfnade.metrics.evaluate import Evaluation, evaluate
+from cfnade.metrics.ranks import Candidates
+from cfnade.metrics.search import Validation
+from cfnade.scorer import Scorer
+
+logger = logging.getLogger(__name__)
+
+RatingsFrom: TypeAlias = Literal["train", "all"]
+
+A_FEW = 0.01
+"""Share of pairs that may be there by mistake: pairs of train in a fixed test part, above which
+events were parted; pairs of several events in a single session."""
+
+
+_TOLD = {
+    "events": "as if events were, too (--validation-by pairs if your counts are not of events)",
+    "sessions": "as if the last session of each user were, as nothing is in the test twice "
+    "(--validation-by events if it is of a longer period, pairs if your counts are not of events)",
+}
+
+
+@dataclass(frozen=True)
+class ProtocolConfig:
+    """How pairs are held out and judged."""
+
+    test_share: float = 0.1
+    """Of each user's items (10 % in the paper)."""
+
+    validation_share: float = 0.1
+    """Of each user's items that are left; a fixed test part that is a session says itself how large
+    the one for validation is."""
+
+    validation_users: int = 2_000
+    """Hold out for validation from this many users at most, drawn at random: enough to choose
+    settings by, and the more pairs are left to fit on."""
+
+    validation_by: HoldOutBy | None = None
+    """What is held out for validation: pairs, all alike; events, so that items come that are new to
+    a user; or sessions, items that are new and belong together. None does as the test does: a
+    fixed test part that has pairs of train in it was parted by events, as by time, and with
+    unseen items to rank only those new to the user are left of it; if it has everything once,
+    where train has counts, it is one session; any other was parted by pairs."""
+
+    seed: int = 0
+    """Of the split."""
+
+    candidates: Candidates = "unseen"
+    """Rank the items that are not in the user's history, or all items."""
+
+    ratings_from: RatingsFrom = "train"
+    """Fit the relative ratings on the known pairs alone, or on all pairs, the held-out ones
+    included: the paper's order, which lets a little of the test into the training ratings."""
+
+    def __post_init__(self) -> None:
+        if self.ratings_from not in ("train", "all"):
+            raise ConfigError(f"ratings_from must be train or all, got {self.ratings_from!r}")
+        if self.candidates not in ("unseen", "all"):
+            raise ConfigError(f"candidates must be unseen or all, got {self.candidates!r}")
+        if self.validation_by is not None:
+            check_hold_out_by("validation_by", self.validation_by)
+        for name in ("test_share", "validation_share"):
+            if not 0 < check_number(name, getattr(self, name)) < 1:
+                raise ConfigError(f"{name} must be above 0 and below 1, got {getattr(self, name)}")
+
+
+class Protocol:
+    """One split of one data set: gives out validation freely, and test one model at a time."""
+
+    def __init__(
+        self,
+        data: Interactions,
+        test: Interactions | None = None,
+        config: ProtocolConfig | None = None,
+    ) -> None:
+        """Split the data.
+
+        Args:
+            data: All counts, or the training part if there is a fixed test part.
+            test: A fixed test part; by default a part of each user's items is held out.
+            config: How.
+
+        Raises:
+            DataError: If nothing can be held out.
+        """
+        self.config = config = config or ProtocolConfig()
+        self.facts: dict[str, Any] = {**asdict(config), "is_fixed_split": test is not None}
+        """All there is to say about the split, for the record."""
+        if test is None:
+            self._split = split_counts(
+                data.counts,
+                test_share=config.test_share,
+                validation_share=config.validation_share,
+                validation_by=config.validation_by or "pairs",
+                rng=config.seed,
+            )
+            self._split = _with_few_validated(self._split, config.validation_users, config.seed)
+            self.facts["validation_by"] = config.validation_by or "pairs"
+        else:
+            self._split = self._fixed_split(data, test)
+        if self._split.validation.nnz == 0:
+            raise DataError(
+                "nobody has enough items for a validation part, so no setting can be chosen: it "
+                f"takes {MIN_ITEMS} that are not held out for the test; bring more data"
+            )
+        self.facts |= {
+            f"n_{part}_pairs": int(getattr(self._split, part).nnz)
+            for part in ("train", "validation", "test")
+        }
+        self.facts["n_test_users"] = int(np.count_nonzero(np.diff(self._split.test.indptr)))
+        self.known = self._split.known
+        """What a final model may be fitted on: train and validation, (n_users, n_items)."""
+        self.relative_rating: RelativeRating | None = None
+        """Distributions that every model must use; None lets each fit its own."""
+        if config.ratings_from == "all":
+            everything = as_count_matrix(self.known + self._split.test)
+            self.relative_rating = RelativeRating().fit(everything)
+
+    def _fixed_split(self, data: Interactions, test: Interactions) -> Split:
+        """The given test part, in the rows and columns of the training part."""
+        aligned = align(test, data)
+        held_out = aligned.counts
+        n_overlap = int(overlap(data.counts, held_out).nnz)
+        self.facts |= {
+            "n_unknown_user_pairs": aligned.n_unknown_user_pairs,
+            "n_unknown_item_pairs": aligned.n_unknown_item_pairs,
+            "n_overlap_pairs": n_overlap,
+        }
+        if self.config.candidates == "unseen":
+            held_out = without_overlap(data.counts, held_out)
+        if aligned.n_dropped_pairs:
+            logger.warning(
+                "%s of %s are left out: of an unknown user %s, of an unknown item %s",
+                f"{aligned.n_dropped_pairs:,}",
+                n_of(test.n_pairs, "test pair"),
+                f"{aligned.n_unknown_user_pairs:,}",
+                f"{aligned.n_unknown_item_pairs:,}",
+            )
+        if n_overlap:
+            what = "left out" if self.config.candidates == "unseen" else "kept, as all are ranked"
+            logger.warning("in train as well, and %s: %s", what, n_of(n_overlap, "test pair"))
+        if held_out.nnz == 0:
+            raise DataError(
+                f"nothing is left to test on: of {test.n_pairs} test pairs "
+                f"{aligned.n_unknown_user_pairs} have unknown users, "
+                f"{aligned.n_unknown_item_pairs} unknown items, and {n_overlap} are in train"
+            )
+        by = self.config.validation_by
+        if by is None and self.config.candidates == "unseen":
+            by = _parted_by(data.counts, aligned.counts, n_overlap)
+            if by != "pairs":
+                logger.warning("so validation is held out %s", _TOLD[by])
+        self.facts["validation_by"] = by or "pairs"
+        is_tested = np.diff(held_out.indptr) > 0  # (n_users,)
+        if by == "sessions":
+            self.facts["validation_share"] = _share_of(data.counts, aligned.counts, is_tested)
+        train, validation = hold_out(
+            data.counts,
+            share=self.facts["validation_share"],
+            by=by or "pairs",
+            n_users=self.config.validation_users,
+            among=_who_can_be_asked(data.counts, is_tested, by or "pairs"),
+            rng=self.config.seed,
+        )
+        return Split(train, validation, held_out)
+
+    @property
+    def validation(self) -> Validation:
+        """What settings may be chosen on."""
+        return Validation(self._split.train, self._split.validation, self.relative_rating)
+
+    def test(self, scorer: Scorer) -> Evaluation:
+        """Judge a final model."""
+        ratings = self.relative_rating or RelativeRating().fit(self.known)
+        return evaluate(
+            scorer,
+            self.known,
+            self._split.test,
+            ratings.transform(self._split.test),
+            candidates=self.config.candidates,
+            rng=self.config.seed,
+        )
+
+    def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration:
+        """Judge the probabilities of a final model, on items not in the histories."""
+        unseen = without_overlap(self.known, self._split.test)
+        return judge_probabilities(scorer, calibrator, self.known, unseen, rng=self.config.seed)
+
+
+def _parted_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOutBy:
+    """How a fixed test part was parted from train, told from what is in it more than once."""
+    if n_overlap <= A_FEW * test.nnz:
+        return "pairs"
+    repeated = [float((part.data > 1).mean()) for part in (train, test)]
+    has_single_events = repeated[0] < 1.0 - A_FEW
+    return "sessions" if has_single_events and repeated[0] > A_FEW >= repeated[1] else "events"
+
+
+def _share_of(train: CountMatrix, test: CountMatrix, is_tested: NDArray[np.bool_]) -> float:
+    """How much of all that tested users have is their session, half at most."""
+    n_in_session = np.diff(test.indptr)[is_tested].sum()
+    n_items = np.diff(as_count_matrix(train + test).indptr)[is_tested].sum()
+    return min(float(n_in_session / n_items), 0.5)
+
+
+def _who_can_be_asked(
+    train: CountMatrix, is_tested: NDArray[np.bool_], by: HoldOutBy
+) -> NDArray[np.bool_]:
+    """Tested users with enough items to hold some out; all with enough, if no tested user has."""
+    has_enough: NDArray[np.bool_] = np.diff(train.indptr) >= MIN_ITEMS
+    if by == "sessions":
+        user_of = np.repeat(np.arange(train.shape[0]), np.diff(train.indptr))
+        has_enough &= np.bincount(user_of, train.data <= 1.0, minlength=train.shape[0]) > 0
+    if not (has_enough & is_tested).any():
+        logger.warning("no tested user has enough items, so validation is held out from others")
+        return has_enough
+    return has_enough & is_tested
+
+
+def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:
+    """Give the validation pairs of all but some users back to train."""
+    rng = np.random.default_rng([seed, 1])  # apart from the split's own draws
+    validation = of_some_users(split.validation, n_users, rng)
+    return Split(as_count_matrix(split.known - validation), validation, split.test)

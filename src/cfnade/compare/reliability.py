@@ -1,0 +1,152 @@
+"""How well probabilities hold on held-out items: Brier score, calibration error, reliability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from cfnade.answer.probability import Calibrator
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.splitting import of_some_users
+from cfnade.errors import DataError
+from cfnade.scorer import Scorer
+
+N_BINS = 20
+"""Of the calibration error: an equal number of pairs in each."""
+
+N_POINTS = 10
+"""Of a reliability plot: an equal number of held-out pairs at each."""
+
+MOST_PAIRS = 10_000_000
+"""Of users and items not in their history that are judged; the users are drawn at random."""
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How one kind of probability holds."""
+
+    brier: float
+    """Mean of `(probability - outcome)^2` over all pairs."""
+
+    brier_skill: float
+    """1 - Brier score over that of always telling the base rate: 0 is that, 1 is perfect."""
+
+    ece: float
+    """Expected calibration error: the mean, over bins with an equal number of pairs, of the
+    distance between the mean probability and the share that came true."""
+
+    mean_probability: float
+    """Over all pairs; to compare with the base rate."""
+
+    points: list[tuple[float, float]]
+    """Mean probability and share that came true, ascending, of groups of pairs that hold an equal
+    number of held-out ones each: what a reliability plot shows."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the probabilities of one model hold, before and after calibration."""
+
+    n_users: int
+    n_pairs: int
+    """Of these users and the items not in their history."""
+
+    base_rate: float
+    """Share of the pairs that were held out."""
+
+    calibrated: Reliability
+    """What `ImplicitCFNADE.probability` gives."""
+
+    unweighted: Reliability
+    """The sigmoid with only the weighting of likes undone, `p / (p + c (1 - p))`."""
+
+    sigmoid: Reliability
+    """The network's own, which `recommend` gives."""
+
+
+def reliabilities(calibration: Calibration) -> dict[str, Reliability]:
+    """All three by their labels."""
+    return {
+        "calibrated": calibration.calibrated,
+        "weighting undone": calibration.unweighted,
+        "sigmoid": calibration.sigmoid,
+    }
+
+
+def judge_probabilities(
+    scorer: Scorer,
+    calibrator: Calibrator,
+    histories: CountMatrix,
+    held_out: CountMatrix,
+    *,
+    rng: int | np.random.Generator = 0,
+) -> Calibration:
+    """Compare probabilities with what came true, over all items not in the histories.
+
+    Args:
+        scorer: Gives logits.
+        calibrator: Turns them into probabilities.
+        histories: Counts that the scorer is given, (n_users, n_items).
+        held_out: Counts that it has not seen, (n_users, n_items).
+        rng: Seed or generator, where not all users are looked at.
+
+    Returns:
+        Figures for the calibrated probabilities, and for two that are not.
+
+    Raises:
+        DataError: If nothing is held out.
+    """
+    n_items = histories.shape[1]
+    chosen = of_some_users(held_out, max(1, MOST_PAIRS // n_items), rng)
+    users = np.flatnonzero(np.diff(chosen.indptr))
+    if users.size == 0:
+        raise DataError("there are no held-out pairs to judge probabilities on")
+    known = histories[users]
+    is_unseen = known.toarray() == 0
+    came_true = (chosen[users].toarray() > 0)[is_unseen]
+    logits = np.asarray(scorer.scores(known))[is_unseen]
+    n_history = np.broadcast_to(np.diff(known.indptr)[:, None], is_unseen.shape)[is_unseen]
+    order = np.argsort(logits)  # that of two of the three
+    logits, came_true, n_history = logits[order], came_true[order], n_history[order]
+    return Calibration(
+        int(users.size),
+        int(came_true.size),
+        float(came_true.mean()),
+        reliability(calibrator.probability(logits, n_history), came_true),
+        reliability(calibrator.unweighted(logits), came_true),
+        reliability(expit(logits.astype(np.float64)), came_true),
+    )
+
+
+def reliability(probability: NDArray[np.float64], came_true: NDArray[np.bool_]) -> Reliability:
+    """Judge probabilities, (n_pairs,), by what came true, (n_pairs,)."""
+    order = np.argsort(probability, kind="stable")
+    p, y = probability[order], came_true[order].astype(np.float64)
+    n, rate = p.size, float(y.mean())
+    brier = float(np.mean((p - y) ** 2))
+    ends = np.linspace(0, n, min(N_BINS, n) + 1).astype(np.int64)
+    gaps = np.abs(np.add.reduceat(p - y, ends[:-1]))  # of each bin, times its pairs
+    variance = rate * (1.0 - rate)
+    return Reliability(
+        brier=brier,
+        brier_skill=1.0 - brier / variance if variance > 0 else 0.0,
+        ece=float(gaps.sum() / n),
+        mean_probability=float(p.mean()),
+        points=_points(p, y),
+    )
+
+
+def _points(p: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, float]]:
+    """Points of the plot; from the highest probabilities down, so that none is left over there."""
+    n_true = np.cumsum(y[::-1])
+    n_points = int(min(N_POINTS, n_true[-1]))
+    if n_points == 0:
+        return [(float(p.mean()), 0.0)]
+    wanted = np.rint(np.linspace(0, n_true[-1], n_points + 1)[1:-1])
+    ends = np.concatenate([[0], np.searchsorted(n_true, wanted) + 1, [p.size]])
+    sums = (np.add.reduceat(values[::-1], ends[:-1]) for values in (p, y))
+    means = (total / np.diff(ends) for total in sums)
+    return [(float(a), float(b)) for a, b in zip(*means, strict=True)][::-1]

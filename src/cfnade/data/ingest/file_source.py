@@ -1,0 +1,221 @@
+"""CSV and Parquet files, folders and globs of them, as rows for DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from cfnade.data.ingest.connection import Connection, quote_name, quote_text
+from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, SourcePart, Scan
+from cfnade.errors import DataError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+FORMATS = {
+    (".csv",): "csv",
+    (".csv", ".gz"): "csv",
+    (".tsv",): "csv",
+    (".tsv", ".gz"): "csv",
+    (".parquet",): "parquet",
+    (".pq",): "parquet",
+}
+ACCEPTED = ", ".join("".join(suffixes) for suffixes in FORMATS)
+DELIMITERS = ",;\t|"
+HEADER_LIMIT = 1 << 20  # characters; a file without line ends is no CSV
+
+
+class _Layout(NamedTuple):
+    """What files must have in common to be read by one call."""
+
+    columns: tuple[tuple[str, str], ...]  # name and DuckDB type
+    delimiter: str = ""
+    compression: str = ""
+
+    @property
+    def types(self) -> dict[str, str]:
+        return dict(self.columns)
+
+    def relation(self, paths: Iterable[Path]) -> str:
+        """SQL that reads these files as one table."""
+        # DuckDB takes a path as a glob; a folder named `day=1` must not become a column.
+        listed = ", ".join(quote_text(glob.escape(str(path))) for path in paths)
+        if not self.delimiter:
+            return f"read_parquet([{listed}], hive_partitioning=false)"
+        # Everything is told and every value stays text, so that nothing is guessed from a sample.
+        columns = ", ".join(f"{quote_text(name)}: 'VARCHAR'" for name, _ in self.columns)
+        return (
+            f"read_csv([{listed}], auto_detect=false, header=true, quote='\"', escape='\"', "
+            f"delim={quote_text(self.delimiter)}, compression='{self.compression}', "
+            f"columns={{{columns}}}, hive_partitioning=false)"
+        )
+
+
+@dataclass(frozen=True)
+class Files:
+    """Rows of one or more files of the same format."""
+
+    layouts: Mapping[Path, _Layout]
+    """In sorted order of their paths."""
+
+    @classmethod
+    def find(cls, connection: Connection, source: PathLike | Iterable[PathLike]) -> Files:
+        """Look up files and their columns; the rows are not read yet.
+
+        Args:
+            connection: To look into Parquet files.
+            source: A file, a folder (searched through, apart from names that begin with a dot or
+                an underscore), a glob, or several of these.
+
+        Raises:
+            DataError: If nothing is found, a file is of no known format or cannot be opened,
+                or CSV and Parquet come together.
+        """
+        sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+        paths = sorted({path for entry in sources for path in _expand(entry)})
+        if not paths:
+            raise DataError("the list of files is empty; name at least one CSV or Parquet file")
+        by_format = {_format(path): path for path in reversed(paths)}
+        if len(by_format) > 1:
+            raise DataError(
+                "expected files of one format, found both CSV and Parquet, such as "
+                f"{str(by_format['csv'])!r} and {str(by_format['parquet'])!r}; "
+                "name one kind, for example with a glob 'folder/*.parquet'"
+            )
+        look = _csv_layout if "csv" in by_format else _parquet_layout
+        return cls({path: look(connection, path) for path in paths})
+
+    @cached_property
+    def columns(self) -> Sequence[str]:
+        """The names of all columns, of all files."""
+        return list(dict.fromkeys(name for file in self.layouts.values() for name in file.types))
+
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
+        """Make the columns of these roles readable.
+
+        Raises:
+            DataError: If a file lacks a column, or an id column changes its type between files.
+        """
+        self._check_alike(roles)
+        selected = ", ".join(
+            f"{quote_name(column)} AS {quote_name(role)}" for role, column in roles.items()
+        )
+        alike: dict[_Layout, list[Path]] = {}
+        for path, layout in self.layouts.items():
+            alike.setdefault(layout, []).append(path)
+        return Scan(
+            query=" UNION ALL ".join(
+                f"SELECT {selected} FROM {layout.relation(paths)}"
+                for layout, paths in alike.items()
+            ),
+            parts=[
+                SourcePart(str(path), f"SELECT {selected} FROM {layout.relation([path])}")
+                for path, layout in self.layouts.items()
+            ],
+            from_text=any(layout.delimiter for layout in alike),
+        )
+
+    def _check_alike(self, roles: Mapping[str, str]) -> None:
+        """An id that is a number here and a text there would not be given back unchanged."""
+        for role, column in roles.items():
+            first: tuple[Path, str] | None = None
+            for path, layout in self.layouts.items():
+                kind = layout.types.get(column)
+                if kind is None:
+                    raise DataError(
+                        f"{str(path)!r} has no column {column!r} as other files do; its columns "
+                        f"are {', '.join(map(repr, layout.types))}; correct it or leave it out"
+                    )
+                first = first or (path, kind)
+                if role in ID_ROLES and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
+                    raise DataError(
+                        f"column {column!r} is {first[1]} in {str(first[0])!r} but {kind} in "
+                        f"{str(path)!r}; write the {role} ids with one type in all files"
+                    )
+
+
+def _expand(source: PathLike) -> list[Path]:
+    if not isinstance(source, str | os.PathLike):
+        raise DataError(
+            f"expected paths of CSV or Parquet files, got {type(source).__name__}; "
+            "name files, a folder or a glob"
+        )
+    path = Path(source).expanduser()
+    if path.is_dir():
+        found = [
+            file
+            for file in path.rglob("*")
+            if _format(file)
+            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+            and file.is_file()
+        ]
+        if not found:
+            raise DataError(f"folder {str(path)!r} has no data files; expected {ACCEPTED}")
+        return found
+    if path.exists():
+        found = [path]
+    elif glob.has_magic(str(path)):
+        matches = glob.glob(str(path), recursive=True)  # noqa: PTH207 - takes absolute patterns
+        found = [file for file in map(Path, matches) if file.is_file()]
+        if not found:
+            raise DataError(f"no file matches {str(path)!r}; check the folder and the pattern")
+    else:
+        raise DataError(f"there is no file or folder {str(path)!r}; check the path")
+    for file in found:
+        if not _format(file):
+            raise DataError(f"{str(file)!r} is of no known format; expected one of {ACCEPTED}")
+    return found
+
+
+def _format(path: Path) -> str | None:
+    suffixes = tuple(suffix.lower() for suffix in path.suffixes)
+    return FORMATS.get(suffixes[-1:]) or FORMATS.get(suffixes[-2:])
+
+
+def _parquet_layout(connection: Connection, path: Path) -> _Layout:
+    relation = _Layout(()).relation([path])
+    return _Layout(tuple(connection.types(f"SELECT * FROM {relation}").items()))
+
+
+def _csv_layout(_: Connection, path: Path) -> _Layout:
+    """Read the header: the delimiter is the one that it has most of."""
+    compressed = path.suffix.lower() == ".gz"
+    try:
+        with (gzip.open if compressed else open)(
+            path, "rt", encoding="utf-8-sig", newline=""
+        ) as stream:
+            line = stream.readline(HEADER_LIMIT)
+            delimiter = max(DELIMITERS, key=line.count)
+            header = next(csv.reader(chain([line], stream), delimiter=delimiter), [])
+    except (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(
+            f"{str(path)!r} cannot be read as CSV in UTF-8: {reason}; check the file"
+        ) from error
+    if not any(name.strip() for name in header):
+        raise DataError(
+            f"{str(path)!r} has no header; expected a first line with the names of the columns"
+        )
+    columns = tuple((name, "VARCHAR") for name in _unique(header))
+    return _Layout(columns, delimiter, "gzip" if compressed else "none")
+
+
+def _unique(header: Iterable[str]) -> list[str]:
+    """Column names as SQL needs them: none empty, none twice, whatever the case."""
+    taken: dict[str, str] = {}
+    for position, name in enumerate(header):
+        name = stem = name.strip() or f"column{position}"
+        copies = 0
+        while name.casefold() in taken:
+            copies += 1
+            name = f"{stem}_{copies}"
+        taken[name.casefold()] = name
+    return list(taken.values())

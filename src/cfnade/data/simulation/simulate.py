@@ -1,0 +1,233 @@
+"""A simulated streaming service: interactions at any scale, with the true preferences known.
+
+It stands where an event log would, before ingest. What is watched follows from tastes in a
+latent space and a long-tailed popularity; how often, from episodes and rewatching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
+
+from cfnade.data.interactions import Interactions
+from cfnade.data.simulation.service_config import ServiceConfig
+from cfnade.errors import ConfigError
+from cfnade.threads import available_threads
+
+USERS_PER_UNIT = 256
+"""Users who share one random stream, so the data do not depend on blocks or threads. At 17,348
+items a unit needs two arrays of 18 MB, which is all that is ever dense."""
+
+MAX_THREADS = 8
+"""Each needs the memory of a unit."""
+
+
+@dataclass(frozen=True)
+class ItemTable:
+    """What can be watched, one entry per item, (n_items,) each."""
+
+    name: NDArray[np.object_]
+    """Such as "Show 00123"."""
+
+    kind: NDArray[np.object_]
+    """Either "show" or "movie"."""
+
+    episodes: NDArray[np.int32]
+    """At least 2 for a show, 1 for a movie."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Views of a block of users, by user and then by item, (n_pairs,) each."""
+
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    count: NDArray[np.int32]
+
+
+class SimulatedService:
+    """A streaming service that knows what its users truly like.
+
+    Each user has a taste, each item a place in the same space, and `preferences` is the
+    log-propensity `log popularity + taste_strength * affinity`, where the affinity is the inner
+    product of taste and place. A user watches items one after the other without repeats, the
+    next always in proportion to `exp(preferences)`: of two items not watched yet the preferred
+    one is the likelier, so no model can rank them better, on average, than `preferences` does
+    (`oracle` measures how well that is, for pairs weighted by their ratings as well).
+
+    Attributes:
+        config: The settings.
+        seed: Same settings and seed, same data.
+        items: Names, kinds and episodes of the items.
+        log_popularity: The same for all users, 0 for the most popular item, (n_items,).
+        places: Unit vectors, (n_items, n_tastes).
+        tastes: Standard normal, so an affinity is standard normal too, (n_users, n_tastes).
+        history_lengths: How many items each user watches, (n_users,).
+    """
+
+    def __init__(self, config: ServiceConfig | None = None, *, seed: int = 0) -> None:
+        if seed < 0:
+            raise ConfigError(f"the seed must be at least 0, got {seed}")
+        self.config = config = config or ServiceConfig()
+        self.seed = seed
+        # Users and items have streams of their own; every unit of users gets one more in _watch.
+        item_rng, user_rng = (_stream(seed, part) for part in (0, 1))
+        self.items = _draw_items(config, item_rng)
+        self.log_popularity = _draw_log_popularity(config, item_rng)
+        places = item_rng.standard_normal((config.n_items, config.n_tastes), dtype=np.float32)
+        self.places = places / np.linalg.norm(places, axis=1, keepdims=True)
+        shape = (config.n_users, config.n_tastes)
+        self.tastes = user_rng.standard_normal(shape, dtype=np.float32)
+        self.history_lengths = _draw_history_lengths(config, user_rng)
+
+    def preferences(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
+        """The true log-propensity to watch, up to a constant per user: what an oracle ranks by.
+
+        Args:
+            users: User numbers, (n,).
+
+        Returns:
+            Higher means likelier to be watched, (n, n_items).
+        """
+        preferences = self.affinities(users)
+        preferences *= np.float32(self.config.taste_strength)
+        preferences += self.log_popularity
+        return preferences
+
+    def affinities(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
+        """How well each item suits each user: the part of the preferences that is taste.
+
+        Args:
+            users: User numbers, (n,).
+
+        Returns:
+            Standard normal over users, (n, n_items).
+        """
+        affinities: NDArray[np.float32] = self.tastes[users] @ self.places.T
+        return affinities
+
+    def blocks(self, block_size: int = 65_536) -> Iterator[Watched]:
+        """Simulate all users, a block at a time and in order.
+
+        Args:
+            block_size: Users per block, rounded up to a multiple of `USERS_PER_UNIT`. The data
+                are the same for any size.
+
+        Yields:
+            What the users of each block watched, and how often.
+        """
+        if block_size < 1:
+            raise ConfigError(f"block_size must be at least 1, got {block_size}")
+        n_units = -(-self.config.n_users // USERS_PER_UNIT)
+        units_per_block = -(-block_size // USERS_PER_UNIT)
+        with ThreadPoolExecutor(min(available_threads(), MAX_THREADS)) as pool:
+            for first in range(0, n_units, units_per_block):
+                units = range(first, min(first + units_per_block, n_units))
+                with threadpool_limits(1, "blas"):  # the threads are taken by the units
+                    parts = list(pool.map(self._watch, units))
+                yield Watched(
+                    np.concatenate([part.user for part in parts]),
+                    np.concatenate([part.item for part in parts]),
+                    np.concatenate([part.count for part in parts]),
+                )
+
+    def interactions(self, blocks: Iterable[Watched] | None = None) -> Interactions:
+        """All of `blocks` in memory, sparse; items that nobody watched are empty columns.
+
+        Args:
+            blocks: What came out of `blocks`, whole and in order, if it was read already.
+
+        Returns:
+            Counts with users and items numbered from 0, and the items' names.
+        """
+        blocks = self.blocks() if blocks is None else blocks
+        pairs = [(block.count, block.item) for block in blocks]
+        count, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        indptr = np.concatenate([[0], np.cumsum(self.history_lengths)])
+        n_users, n_items = self.config.n_users, self.config.n_items
+        counts = csr_array((count, item, indptr), shape=(n_users, n_items))
+        return Interactions(counts, np.arange(n_users), np.arange(n_items), self.items.name)
+
+    def draw_counts(
+        self,
+        items: NDArray[np.integer],
+        affinities: NDArray[np.floating],
+        rng: np.random.Generator,
+    ) -> NDArray[np.int32]:
+        """How often watchers view an item: the episodes they saw, and those they saw again.
+
+        Counts differ in scale from item to item; within one item, those who like it most have
+        seen most of it.
+
+        Args:
+            items: What is watched, (n_pairs,).
+            affinities: Of the watcher's taste to the item, (n_pairs,).
+            rng: Where chance comes from.
+
+        Returns:
+            At least 1, (n_pairs,).
+        """
+        # Choosing by exp(strength * affinity) moves the affinity, standard normal over all
+        # pairs, to a mean near the strength among the watched ones: the middle of the liking.
+        surprise = rng.standard_normal(len(items))
+        liking = 1 / (1 + np.exp(self.config.taste_strength - affinities - surprise))
+        seen = 1 + rng.binomial(self.items.episodes[items] - 1, liking)
+        # Each episode seen is seen again, and again, with this chance every time.
+        again = rng.negative_binomial(seen, 1 - self.config.rewatching * liking)
+        return (seen + again).astype(np.int32)
+
+    def _watch(self, unit: int) -> Watched:
+        """Simulate the users of one unit."""
+        rng = _stream(self.seed, 2, unit)
+        users = np.arange(unit * USERS_PER_UNIT, min((unit + 1) * USERS_PER_UNIT, len(self.tastes)))
+        lengths = self.history_lengths[users]
+        # Every item rings after an exponential time with the propensity as its rate; the first
+        # ones to ring are a draw without replacement in proportion to the propensities.
+        ring_times = self.preferences(users)  # (n, n_items), turned into times in place
+        np.exp(np.negative(ring_times, out=ring_times), out=ring_times)
+        ring_times *= rng.standard_exponential(ring_times.shape, dtype=np.float32)
+        first_to_ring = [
+            np.sort(np.argpartition(times, length)[:length])
+            for times, length in zip(ring_times, lengths, strict=True)
+        ]
+        user, item = np.repeat(users, lengths), np.concatenate(first_to_ring)
+        affinities = np.einsum("pt,pt->p", self.tastes[user], self.places[item])  # (n_pairs,)
+        count = self.draw_counts(item, affinities, rng)
+        return Watched(user.astype(np.int32), item.astype(np.int32), count)
+
+
+def _draw_items(config: ServiceConfig, rng: np.random.Generator) -> ItemTable:
+    """Movies, and shows whose number of episodes differs widely."""
+    is_show = rng.random(config.n_items) < config.show_share
+    length = config.median_episodes * rng.lognormal(sigma=1.0, size=config.n_items)
+    episodes = np.where(is_show, np.clip(np.rint(length), 2, 50 * config.median_episodes), 1)
+    kind = np.where(is_show, "show", "movie").astype(object)
+    digits = len(str(config.n_items - 1))
+    names = [f"{k.capitalize()} {number:0{digits}d}" for number, k in enumerate(kind)]
+    return ItemTable(np.array(names, dtype=object), kind, episodes.astype(np.int32))
+
+
+def _draw_log_popularity(config: ServiceConfig, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A Zipf-Mandelbrot law, `(rank + head) ** -exponent`, over the items in random order."""
+    head = config.popularity_head * config.n_items
+    rank = rng.permutation(config.n_items)
+    return (-config.popularity_exponent * np.log1p(rank / head)).astype(np.float32)
+
+
+def _draw_history_lengths(config: ServiceConfig, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Log-normal above the minimum; nobody watches more than half of the catalogue."""
+    spread = config.history_spread
+    factor = rng.lognormal(-(spread**2) / 2, spread, config.n_users)  # mean 1
+    lengths = config.min_history + (config.mean_history - config.min_history) * factor
+    return np.minimum(np.rint(lengths), config.n_items // 2).astype(np.int64)
+
+
+def _stream(seed: int, *part: int) -> np.random.Generator:
+    """An independent random stream for one part of the service."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=part)))

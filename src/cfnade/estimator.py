@@ -1,0 +1,793 @@
+"""`ImplicitCFNADE`, the estimator that people import: fit on counts, recommend for anyone."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from cfnade.answer.explain import Explanation
+from cfnade.answer.filters import Items
+from cfnade.answer.probability import Calibrator
+from cfnade.answer.recommend import Answers
+from cfnade.answer.top import Ranked, stack
+from cfnade.beyond.readout import Readout
+from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
+from cfnade.data.fingerprint import fingerprint
+from cfnade.data.ingest import read_interactions
+from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import HoldOutBy
+from cfnade.errors import ArtifactError, ConfigError, DataError
+from cfnade.fit.extend import N_EPOCHS, TrainedItems, grow
+from cfnade.fit.memory import parse_bytes, plan_recommending
+from cfnade.fit.pipeline import Callbacks, calibrate, fit_network
+from cfnade.fit.settings_file import read_settings
+from cfnade.model.config import PRESETS, Activation, BiasStart, InputScale, Optimizer, Schedule
+from cfnade.model.inference import NetworkScorer
+from cfnade.scorer import BLOCK_BYTES
+from cfnade.sklearn_rules import parameter_names, representation, tags
+from cfnade.storage.folder import Artifact, load_artifact, save_artifact
+
+if TYPE_CHECKING:
+    from cfnade.model.training import Epoch
+
+logger = logging.getLogger(__name__)
+
+
+class ImplicitCFNADE:
+    """Implicit CF-NADE: predicts what a user will like from counts of what they did.
+
+    A user is a history and nothing else: there is no table of users, so a new or changed user
+    needs no retraining. Counts become relative ratings, ratings become likes and confidences,
+    and a neural autoregressive network gives the probability of a like for every other item.
+
+    The constructor stores its keywords unchanged; they are checked in `fit`. They are
+    described in `cfnade.model.config.ModelConfig` and `TrainingConfig`,
+    `cfnade.beyond.readout.ReadoutConfig`, `cfnade.fit.networks.NetworksConfig` and
+    `cfnade.fit.validation.ValidationConfig`; those here only:
+
+    Args:
+        relative_rating: Fitted count distributions to use as they are; None fits them.
+        random_state: Seed; the same seed, data and number of threads give the same model.
+        n_threads: Threads; None takes what the machine or container really has.
+        memory_limit: Such as `4GB`: `fit` plans for it, holding fewer scores at once and then
+            going without the direct path; `recommend` holds fewer scores at once. What cannot fit
+            is refused, by `partial_fit` too. The plans are in the log.
+
+    Attributes:
+        scorer_: The trained network with each item's count distribution.
+        catalogue_: Ids and names of the items.
+        n_features_in_: Number of items.
+        best_epoch_: Epochs that the network was trained for.
+        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`; up to
+            500,000 pairs that MPR is with the usual direct path beside the network.
+        validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
+        calibrator_: Turns scores into the values of `probability`; None if nothing was held out.
+        item_l2_: The strength of L2 that it was trained with, given or found.
+        readout_: What was added after training: settings of `cfnade.beyond.readout.ReadoutConfig`.
+        data_fingerprint_: Sizes and checksum of the data it was fitted on.
+        partial_fits_: For each `partial_fit` since, the fingerprint of its data, its `n_epochs`
+            and `train`, and how many items were new.
+    """
+
+    _answers: Answers
+    _told: dict[str, Any]  # by the folder it was loaded from, beyond what is known here
+    scorer_: NetworkScorer
+    n_features_in_: int
+    catalogue_: Catalogue
+    best_epoch_: int
+    epochs_: list[Epoch]
+    validation_mpr_: float | None
+    calibrator_: Calibrator | None
+    item_l2_: float | None
+    readout_: dict[str, Any]
+    data_fingerprint_: dict[str, Any]
+    partial_fits_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        *,
+        n_hidden: int = 256,
+        n_layers: int = 1,
+        n_networks: int | None = None,
+        start_from_factors: bool | None = None,
+        activation: Activation = "tanh",
+        alpha: float = 30.0,
+        input_scale: InputScale = "history",
+        direct: bool = True,
+        optimizer: Optimizer = "adam",
+        learning_rate: float = 5e-3,
+        schedule: Schedule = "constant",
+        batch_size: int | None = None,
+        weight_decay: float = 0.0,
+        item_l2: float | None = None,
+        item_mean: bool = True,
+        context_share: float | None = 0.5,
+        zero_share: float = 1.0,
+        dropout: float = 0.25,
+        weight_average: float = 0.99,
+        bias_start: BiasStart = "share",
+        direct_l2: float | None = None,
+        direct_neighbours: int | None = None,
+        direct_gain: float | None = None,
+        direct_dropout: float = 0.0,
+        popularity_tilt: float | None = None,
+        factors: bool = True,
+        factor_alpha: float | None = None,
+        factor_gain: float | None = None,
+        max_epochs: int = 200,
+        validate_every: int | None = None,
+        patience: int | None = None,
+        validation_share: float = 0.1,
+        validation_by: HoldOutBy = "pairs",
+        validation_users: int = 2_000,
+        item_l2_trials: int = 2,
+        choose_by: str | None = None,
+        refit: bool | None = None,
+        relative_rating: RelativeRating | None = None,
+        random_state: int = 0,
+        n_threads: int | None = None,
+        memory_limit: str | None = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.n_layers = n_layers
+        self.n_networks = n_networks
+        self.start_from_factors = start_from_factors
+        self.activation = activation
+        self.alpha = alpha
+        self.input_scale = input_scale
+        self.direct = direct
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.item_l2 = item_l2
+        self.item_mean = item_mean
+        self.context_share = context_share
+        self.zero_share = zero_share
+        self.dropout = dropout
+        self.weight_average = weight_average
+        self.bias_start = bias_start
+        self.direct_l2 = direct_l2
+        self.direct_neighbours = direct_neighbours
+        self.direct_gain = direct_gain
+        self.direct_dropout = direct_dropout
+        self.popularity_tilt = popularity_tilt
+        self.factors = factors
+        self.factor_alpha = factor_alpha
+        self.factor_gain = factor_gain
+        self.max_epochs = max_epochs
+        self.validate_every = validate_every
+        self.patience = patience
+        self.validation_share = validation_share
+        self.validation_by = validation_by
+        self.validation_users = validation_users
+        self.item_l2_trials = item_l2_trials
+        self.choose_by = choose_by
+        self.refit = refit
+        self.relative_rating = relative_rating
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.memory_limit = memory_limit
+
+    @classmethod
+    def from_preset(cls, preset: str, **changes: Any) -> ImplicitCFNADE:
+        """Make one with the settings of a preset (`default` or `paper`), changed where given.
+
+        Raises:
+            ConfigError: If there is no such preset or setting.
+        """
+        if preset not in PRESETS:
+            raise ConfigError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
+        return cls(**PRESETS[preset]).set_params(**changes)
+
+    @classmethod
+    def from_settings(cls, path: str | Path, **changes: Any) -> ImplicitCFNADE:
+        """Make one with the settings of a file that `cfnade tune` wrote, changed where given.
+
+        Raises:
+            ConfigError: If it cannot be read, or there is no such setting.
+        """
+        file = read_settings(path)
+        return cls.from_preset(file.preset, **{**file.settings, **changes})
+
+    # scikit-learn's rules ----------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's keywords and their values, as scikit-learn asks for them."""
+        return {name: getattr(self, name) for name in parameter_names(type(self))}
+
+    def set_params(self, **params: Any) -> ImplicitCFNADE:
+        """Change settings by keyword; they take effect at the next `fit`."""
+        names = parameter_names(type(self))
+        for name, value in params.items():
+            if name not in names:
+                raise ConfigError(f"there is no setting {name!r}; choose from {', '.join(names)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        return representation(self)
+
+    def __sklearn_tags__(self) -> Any:
+        return tags()
+
+    def __sklearn_clone__(self) -> ImplicitCFNADE:
+        """A clone is not fitted, but keeps the fitted distributions that it was given to use."""
+        return type(self)(**copy.deepcopy(self.get_params()))
+
+    # Training ----------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        counts: Any,
+        y: None = None,
+        *,
+        show_progress: bool = False,
+        validation: CountMatrix | None = None,
+        callbacks: Callbacks | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> ImplicitCFNADE:
+        """Learn from counts.
+
+        Args:
+            counts: A scipy sparse matrix (n_users, n_items), `Interactions`, or anything that
+                `read_interactions` reads: a frame, a file, a folder.
+            y: Not used; for scikit-learn.
+            show_progress: Taken because `implicit` has it; `callbacks` tell the progress.
+            validation: Held-out counts of the same users and items to stop early on, disjoint
+                from `counts`; by default a part of `counts` is held out.
+            callbacks: Called after every epoch or update, for progress.
+            checkpoint: Folder to keep checkpoints in, so that training can be resumed.
+            resume: Go on from them.
+
+        Returns:
+            Itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ConfigError: If a setting has no meaning.
+            MissingExtraError: If torch is not installed.
+            TrainingError: If the loss is no longer finite.
+        """
+        interactions = read_interactions(counts)
+        fitted = fit_network(
+            interactions.counts,
+            {**self.get_params(), "seed": self.random_state},
+            validation=None if validation is None else as_count_matrix(validation),
+            relative_rating=self.relative_rating,
+            callbacks=callbacks,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            resume=resume,
+        )
+        self.epochs_ = fitted.epochs
+        self.best_epoch_ = fitted.best_epoch
+        self.validation_mpr_ = fitted.validation_mpr
+        self.calibrator_ = fitted.calibrator
+        self.item_l2_ = fitted.item_l2
+        self.readout_ = fitted.readout.settings()
+        self.data_fingerprint_ = fingerprint(interactions)
+        self.partial_fits_ = []
+        self._told = {}
+        self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
+        return self
+
+    def partial_fit(
+        self,
+        counts: Any,
+        y: None = None,
+        *,
+        n_epochs: int = N_EPOCHS,
+        train: TrainedItems = "all",
+        callbacks: Callbacks | None = None,
+    ) -> ImplicitCFNADE:
+        """Go on learning from more data: more users, users who have done more, new items.
+
+        Training starts from the weights as they are and sees this data alone: give whole
+        histories, and those of earlier users too where you have them. There is no table of
+        users, so it makes no difference who was there before. A model that is not fitted yet is
+        fitted, as by `fit`.
+
+        Items that the model does not know get columns after the known ones. Each starts from
+        the known items that its users have most, and is trained from there.
+
+        - `train="all"` trains everything. Count distributions of known items take the new counts
+          in, as if they had been there from the start; the same rows again change no rating. The
+          direct neighbours of known items are found anew if this data is no smaller than any
+          before, else they stay.
+        - `train="new"` trains the new items and leaves all else as it was: for a history of known
+          items, known items get the scores they had. A dislike of a new item says nothing yet.
+
+        The readout keeps its settings. Settings of the network take effect at the next `fit`,
+        those of training, such as `learning_rate`, now. `validation_mpr_` becomes None: nothing is
+        held out. For the same reason `probability` is not to be had after `train="all"`
+        until `calibrate`; with `train="new"` or no epochs its calibrator stays.
+
+        Args:
+            counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
+                ids. A bare matrix must have the model's columns in their order; those to the
+                right of them are new items, if ids are numbers of columns.
+            y: Not used; for scikit-learn.
+            n_epochs: Passes over this data. With 0 new items are added where they start, and
+                nothing else changes.
+            train: `all` or `new`.
+            callbacks: Called after every epoch or update, for progress.
+
+        Returns:
+            Itself.
+
+        Raises:
+            DataError: If the data cannot be used, or the model knows none of its items.
+            ConfigError: If a setting has no meaning.
+            MissingExtraError: If torch is not installed.
+            TrainingError: If the loss is no longer finite; the model is then as before.
+        """
+        if not hasattr(self, "_answers"):
+            return self.fit(counts, callbacks=callbacks)
+        data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
+        catalogue, known = self.catalogue_.grown(data)
+        seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
+        item_l2 = self.item_l2_ if self.item_l2 is None else self.item_l2
+        grown = grow(
+            self.scorer_,
+            known,
+            {**self.get_params(), "item_l2": item_l2, "seed": self.random_state},
+            n_epochs=n_epochs,
+            train_items=train,
+            readout=Readout.from_settings(self.readout_),
+            seen=[self.data_fingerprint_, *seen],
+            relative_rating=self.relative_rating,
+            callbacks=callbacks,
+        )
+        self.epochs_ = grown.epochs
+        self.best_epoch_ += len(grown.epochs)
+        self.validation_mpr_ = None
+        if train == "all" and grown.epochs:
+            self.calibrator_ = None  # of a network that is no more
+        self._told.pop("metrics", None)  # they were those of the model before
+        self.partial_fits_ = [
+            *self.partial_fits_,
+            {
+                "data_fingerprint": fingerprint(data),
+                "n_epochs": int(n_epochs),
+                "train": train,
+                "n_new_items": len(catalogue) - len(self.catalogue_),
+            },
+        ]
+        self._adopt(grown.scorer, catalogue)
+        return self
+
+    def _with_item_ids(self, matrix: Any) -> Interactions:
+        """A bare matrix with the model's ids, and numbers of columns for new items."""
+        counts = as_count_matrix(matrix)
+        n_users, n_columns = counts.shape
+        ids = self.catalogue_.ids
+        if n_columns < len(ids):
+            raise DataError(
+                f"a matrix must have the model's {len(ids)} items as its first columns, got "
+                f"{n_columns} columns; to give fewer, pass a frame or Interactions, with ids"
+            )
+        numbers = np.arange(n_columns)
+        if n_columns > len(ids):
+            if ids.dtype.kind not in "iu" or not np.array_equal(ids, numbers[: len(ids)]):
+                raise DataError(
+                    f"a matrix of {n_columns} columns has {n_columns - len(ids)} items without "
+                    f"an id: the model's ids are like {ids[:1].tolist()[0]!r}; pass a frame or "
+                    "Interactions, with ids"
+                )
+            ids = numbers
+        return Interactions(counts, np.arange(n_users), ids)
+
+    def _adopt(self, scorer: NetworkScorer, catalogue: Catalogue) -> None:
+        self.scorer_ = scorer
+        self.catalogue_ = catalogue
+        self.n_features_in_ = len(catalogue)
+        self._answers = Answers(scorer, catalogue)
+
+    # Recommending ------------------------------------------------------------------------------
+
+    def scores(self, histories: Any) -> NDArray[np.float32]:
+        """Logit of a like of every item for any histories: what makes it a `Scorer`.
+
+        Args:
+            histories: Counts, sparse, (n_users, n_items).
+
+        Returns:
+            (n_users, n_items).
+        """
+        return self._fitted().scorer.scores(as_count_matrix(histories))
+
+    def recommend(
+        self,
+        userid: Any,
+        user_items: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        filter_already_liked_items: bool = True,
+        filter_items: Items | None = None,
+        recalculate_user: bool = True,
+        items: Items | None = None,
+        *,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
+        """Recommend for one user or many, with the signature of the `implicit` library.
+
+        `items` and `filter_items` may be given together, and each of them as
+
+        - ids, for all users;
+        - a list with one list, set or array of ids for each user;
+        - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items).
+
+        Args:
+            userid: Only its shape matters, as there is no table of users: a single value gives
+                one answer, a list or array as many as it has entries.
+            user_items: Counts of these users, sparse, one row for each userid in that order:
+                `user_items[userid]`.
+            N: Items to recommend.
+            filter_already_liked_items: Leave out what is in the user's history.
+            filter_items: Never to recommend.
+            recalculate_user: Taken from code written for `implicit`; a user is always computed
+                from `user_items`, so it changes nothing.
+            items: To choose from.
+            unknown: What to do about ids in the filters that the model does not know.
+
+        Returns:
+            Item ids and probabilities, best first: (n,) each for a single user, (n_users, n)
+            each for many. n is below N if fewer items can be recommended; if it differs between
+            users, both are object arrays (n_users,) that hold one array for each user. Nothing
+            is ever padded.
+
+        Raises:
+            DataError: If the shapes do not fit or an id is not known.
+        """
+        answers, n = self._fitted(), _at_least_one(N)
+        histories = as_histories(user_items)
+        is_single = np.ndim(userid) == 0
+        n_users = 1 if is_single else len(userid)
+        if histories.shape != (n_users, self.n_features_in_):
+            raise DataError(
+                f"user_items must have one row for each userid and one column for each item, "
+                f"({n_users}, {self.n_features_in_}); got {histories.shape}; pass "
+                "user_items[userid]"
+            )
+        left_out = (histories,) if filter_already_liked_items else ()
+        candidates = answers.candidates(n_users, items, filter_items, unknown, left_out)
+        found = answers.recommend(histories, n, candidates, block_bytes=self._block(histories, n))
+        return found[0] if is_single else stack(found, self.catalogue_.ids, n)
+
+    def _block(self, histories: CountMatrix, n: int) -> int:
+        """Bytes of scores to hold at once when recommending."""
+        if self.memory_limit is None:
+            return BLOCK_BYTES
+        plan = plan_recommending(
+            histories.shape[0],
+            histories.nnz,
+            n,
+            self.scorer_.network.config,
+            limit=parse_bytes(self.memory_limit),
+        )
+        logger.info("%s", plan.describe())
+        return plan.block
+
+    def recommend_for(
+        self,
+        history: History,
+        n: int = 10,
+        *,
+        disliked: Mapping[Any, float] | Iterable[Any] | None = None,
+        filter_already_liked_items: bool = True,
+        filter_items: Items | None = None,
+        items: Items | None = None,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
+        """Recommend for anyone's history by item id.
+
+        Args:
+            history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or a
+                row of counts, sparse.
+            n: Items to recommend.
+            disliked: Items known to be disliked, never recommended: confidences of at least 1 by
+                item id (Eq. 9 with like 0), or ids alone to weigh as much as the surest like. 1
+                says no more than an item not seen; with scaled inputs, the default, that of a
+                like is about the number of items.
+            filter_already_liked_items: Leave out what is in the history.
+            filter_items: Never to recommend, as in `recommend`.
+            items: To choose from, as in `recommend`.
+            unknown: What to do about items that the model does not know, wherever they are.
+
+        Returns:
+            Item ids and probabilities, best first, (at most n,) each.
+
+        Raises:
+            DataError: If a count is not a finite number of at least 0, an item is not known, or
+                one is both liked and disliked.
+        """
+        answers = self._fitted()
+        known = answers.evidence(history, disliked, unknown)
+        left_out = (known.counts if filter_already_liked_items else None, known.disliked)
+        candidates = answers.candidates(1, items, filter_items, unknown, left_out)
+        return answers.recommend(known.counts, _at_least_one(n), candidates, known.disliked)[0]
+
+    def explain(
+        self,
+        history: History,
+        itemid: Hashable,
+        *,
+        disliked: Mapping[Any, float] | Iterable[Any] | None = None,
+        unknown: Unknown = "raise",
+    ) -> Explanation:
+        """Tell what each entry of a history does for an item: exactly, by leaving it out.
+
+        Where `implicit` has `explain(userid, user_items, itemid)`, pass `user_items[userid]`.
+
+        Args:
+            history: As in `recommend_for`.
+            itemid: The item to explain, recommended or not.
+            disliked: As in `recommend_for`.
+            unknown: What to do about items of the history that the model does not know.
+
+        Returns:
+            The item's probability, and the signed effects of all entries, largest first.
+
+        Raises:
+            DataError: As `recommend_for`, and if the item to explain is not known.
+        """
+        answers = self._fitted()
+        return answers.explain(answers.evidence(history, disliked, unknown), itemid)
+
+    def probability(
+        self, history: History, items: Iterable[Any] | None = None, *, unknown: Unknown = "raise"
+    ) -> NDArray[np.float64]:
+        """Probability that items are among what this user has besides the history.
+
+        Exactly: take a user, hold out a part of their items at random (`validation_share`, a
+        tenth by default; `validation_by` says which), and give the rest as the history. The value
+        is the probability that an item not in the history is one of those held out. So it refers
+        to as many further items as were held out, a ninth of the history by default, and it is
+        small: over all items it adds up to about that number. How likely an item is among the
+        next n, with n other than that, it does not tell, nor when; for what comes later in time,
+        `calibrate` on such data.
+
+        It comes from a curve fitted on the part that was held out to stop early, and it rises
+        with the score: items are in the order of `recommend`. If the model was trained again on
+        all pairs after that, the curve is the one of before. Histories shorter or longer than any
+        it was fitted on count as the shortest or longest of them.
+
+        Args:
+            history: As in `recommend_for`.
+            items: Ids of the items asked about; None asks about all, in the catalogue's order.
+            unknown: What to do about items that the model does not know: those of the history
+                as in `recommend_for`; those asked about must be known.
+
+        Returns:
+            (n_asked,), in (0, 1); NaN for items in the history, which cannot be held out.
+
+        Raises:
+            ConfigError: If the model has no calibrator.
+            DataError: As `recommend_for`, and if an item asked about is not known.
+        """
+        answers = self._fitted()
+        if self.calibrator_ is None:
+            raise ConfigError(
+                "this model has no calibrated probabilities: nothing was held out when it was "
+                "fitted, or it has learnt more since; call calibrate(histories, held_out), or fit "
+                "with validation_share above 0"
+            )
+        columns = None
+        if items is not None:
+            columns = np.array(self.catalogue_.columns(list(items)), dtype=np.int64)
+        counts = answers.evidence(history, None, unknown).counts
+        return answers.probability(counts, self.calibrator_, columns)
+
+    def calibrate(self, histories: Any, held_out: Any) -> ImplicitCFNADE:
+        """Fit what `probability` gives on data of your own, in place of what `fit` held out.
+
+        The value is then the probability that an item not in the history is among those held
+        out here: what came in the week after the histories, for example. Scores do not change.
+
+        Args:
+            histories: Counts, sparse, (n_users, n_items).
+            held_out: Further counts of the same users that the model was not trained on, sparse,
+                (n_users, n_items), disjoint from the histories. Users without any count as well:
+                give everybody of whom it is known what they did.
+
+        Returns:
+            Itself.
+
+        Raises:
+            DataError: If the two do not belong together, or nothing is held out.
+        """
+        scorer = self._fitted().scorer
+        histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
+        if histories.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"histories must have the model's {self.n_features_in_} items as columns, got "
+                f"{histories.shape[1]}"
+            )
+        self.calibrator_ = calibrate(scorer, histories, held_out)
+        return self
+
+    # What is alike -----------------------------------------------------------------------------
+
+    def similar_items(
+        self,
+        itemid: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        recalculate_item: bool = False,
+        item_users: Any = None,
+        filter_items: Items | None = None,
+        items: Items | None = None,
+        *,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
+        """Find the items that are recommended to the same people.
+
+        Args:
+            itemid: An item id, or a list or array of them; it must be known.
+            N: Items to find, the item itself included, which comes first.
+            recalculate_item: Taken because `implicit` has it; changes nothing.
+            item_users: Likewise.
+            filter_items: Never to give, as in `recommend`; for each id where there are many.
+            items: To choose from, likewise.
+            unknown: What to do about ids in the filters that the model does not know.
+
+        Returns:
+            Item ids and similarities, best first: (n,) each for one id, (n_ids, n) for many, as
+            in `recommend`. A similarity is a cosine, 1 for the item itself.
+
+        Raises:
+            DataError: If an id is not known.
+        """
+        answers, n = self._fitted(), _at_least_one(N)
+        if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
+            itemid = itemid.item()
+        is_single = not isinstance(itemid, (list, np.ndarray))
+        columns = self.catalogue_.columns([itemid] if is_single else itemid)
+        candidates = answers.candidates(len(columns), items, filter_items, unknown)
+        found = answers.similar_items(np.array(columns, dtype=np.int64), n, candidates)
+        return found[0] if is_single else stack(found, self.catalogue_.ids, n)
+
+    def similar_users(
+        self,
+        history: Any,
+        user_items: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        *,
+        unknown: Unknown = "raise",
+    ) -> Ranked:
+        """Find the users whose histories say most nearly the same.
+
+        There is no table of users, so the caller gives the histories to search.
+
+        Args:
+            history: Of the one asked about as in `recommend_for`; or of many, counts, sparse,
+                (n_asked, n_items) with n_asked other than 1.
+            user_items: Counts of the users to search, sparse, (n_users, n_items). One who is
+                asked about and among them is found first.
+            N: Users to find.
+            unknown: What to do about items of the history that the model does not know.
+
+        Returns:
+            Rows of `user_items` and similarities, best first: (n,) each for one history,
+            (n_asked, n) for many. A similarity is a cosine between hidden layers.
+
+        Raises:
+            DataError: If the shapes do not fit or an item is not known.
+        """
+        answers = self._fitted()
+        is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
+        if is_single:
+            asked = self.catalogue_.history(history, unknown=unknown)
+        else:
+            asked = as_count_matrix(history)
+        found = answers.similar_users(asked, as_count_matrix(user_items), _at_least_one(N))
+        return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
+
+    def _fitted(self) -> Answers:
+        if not hasattr(self, "_answers"):
+            raise ConfigError(
+                f"this {type(self).__name__} is not fitted yet; call fit(counts) or load(folder)"
+            )
+        return self._answers
+
+    # Files -------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, **info: Any) -> None:
+        """Write the model as a folder of safetensors and JSON.
+
+        Args:
+            folder: Where it goes; a model in its place is replaced.
+            info: More to keep in `model.json`, such as metrics and where the data came from.
+        """
+        self._fitted()
+        settings = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+            if name != "relative_rating"
+        }
+        known = {
+            "settings": settings,
+            "training": {
+                "best_epoch": self.best_epoch_,
+                "item_l2": self.item_l2_,
+                "readout": self.readout_,
+                "partial_fits": self.partial_fits_,
+            },
+            "metrics": {
+                **self._told.get("metrics", {}),
+                "validation_mpr": self.validation_mpr_,
+                **info.pop("metrics", {}),
+            },
+            "data_fingerprint": self.data_fingerprint_,
+        }
+        if self.calibrator_ is not None:
+            known["calibrator"] = self.calibrator_.to_json()
+        save_artifact(
+            Artifact(
+                self.scorer_.network,
+                self.scorer_.relative_rating,
+                self.catalogue_,
+                {**self._told, **known, **info},
+            ),
+            Path(folder),
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, *, verify: bool = True) -> ImplicitCFNADE:
+        """Read a model that `save` wrote; needs no torch, and nothing in it is executed.
+
+        The weights are memory-mapped and read-only: processes that load the same folder share
+        its pages.
+
+        Args:
+            folder: What `save` wrote.
+            verify: Compare checksums, which reads all of the files; False for a quick start from
+                a folder that was verified before.
+
+        Raises:
+            ArtifactError: If there is none, it is damaged, or a later version wrote it.
+        """
+        artifact = load_artifact(Path(folder), verify=verify)
+        known = parameter_names(cls)
+        settings = {k: v for k, v in artifact.info.get("settings", {}).items() if k in known}
+        model = cls(**settings)
+        model.epochs_ = []
+        training = artifact.info.get("training", {})
+        model.best_epoch_ = training.get("best_epoch", 0)
+        model.item_l2_ = training.get("item_l2", model.item_l2)
+        model.readout_ = training.get("readout", {})
+        model.partial_fits_ = training.get("partial_fits", [])
+        if not isinstance(model.readout_, dict) or not isinstance(model.partial_fits_, list):
+            raise ArtifactError(f"what {folder} tells of its training cannot be read")
+        model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
+        model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
+        model.calibrator_ = _calibrator(artifact.info.get("calibrator"), folder)
+        known_here = ("settings", "training", "calibrator")
+        model._told = {k: v for k, v in artifact.info.items() if k not in known_here}
+        scorer = NetworkScorer(artifact.network, artifact.relative_rating)
+        model._adopt(scorer, artifact.catalogue)
+        return model
+
+
+def _calibrator(told: dict[str, Any] | None, folder: str | Path) -> Calibrator | None:
+    """What a saved model has of it; those of earlier versions have none."""
+    if not told:
+        return None
+    try:
+        return Calibrator.from_json(told)
+    except DataError as error:
+        raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
+
+
+def _at_least_one(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ConfigError(f"ask for a whole number of items, at least 1; got {n!r}")
+    return int(n)

@@ -1,1 +1,0 @@
-"""Metrics, comparison, sweeps and the report: for any Scorer."""

@@ -1,0 +1,179 @@
+"""Judge any Scorer on held-out items, in blocks of users, with intervals over users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.errors import DataError
+from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
+from cfnade.metrics.formulas import DEFAULT_METRICS, UserSums, cost_of, metric_functions
+from cfnade.metrics.ranks import Candidates, Progress, place_held_out
+from cfnade.scorer import Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What one scorer reached on one set of held-out items."""
+
+    metrics: dict[str, float]
+    """Value by metric name; MPR in percent."""
+
+    intervals: dict[str, tuple[float, float]]
+    """95 % bootstrap interval over users by metric name; empty if none was asked for."""
+
+    per_user: dict[str, UserSums]
+    """Each metric's parts, user by user, by metric name."""
+
+    users: NDArray[np.int64]
+    """Rows of the users who have held-out items, the order of `per_user`, (n_evaluated,)."""
+
+    n_pairs: int
+    """Number of held-out pairs."""
+
+
+def evaluate(
+    scorer: Scorer,
+    histories: CountMatrix,
+    held_out: CountMatrix,
+    relevance: CountMatrix,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    candidates: Candidates = "unseen",
+    block_size: int | None = None,
+    n_bootstrap: int = 1000,
+    rng: int | np.random.Generator = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Rank each user's candidates and see where the held-out items stand.
+
+    MPR is a mean over held-out pairs, recall and nDCG are means over users who have any; the
+    others are not scored. Ties count with their expected value, see `cfnade.metrics.formulas`.
+
+    Args:
+        scorer: Whom to judge.
+        histories: Counts that the scorer may see, (n_users, n_items).
+        held_out: Counts that it must find, (n_users, n_items).
+        relevance: Relative rating of every held-out pair, stored where `held_out` is: the
+            weights gamma of Eq. 15, (n_users, n_items).
+        metrics: Names, see `metric_functions`.
+        candidates: Rank the items that are not in the user's history, or all items.
+        block_size: Users scored at once; by default as many as have 16 MiB of scores.
+        n_bootstrap: Resamples of users for the 95 % intervals; 0 for none.
+        rng: Seed or generator for the resamples.
+        progress: Called after each block.
+
+    Returns:
+        Values, intervals and the parts of each user.
+
+    Raises:
+        DataError: If the matrices do not belong together, nothing is held out, a held-out pair
+            is in the histories (with candidates "unseen"), or the scores cannot be ranked.
+        ConfigError: If an option has no meaning.
+    """
+    functions = metric_functions(metrics)
+    histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
+    gamma = _weights_of_pairs(held_out, relevance)
+    users = np.flatnonzero(np.diff(held_out.indptr))
+    places = place_held_out(
+        scorer,
+        histories,
+        held_out,
+        candidates=candidates,
+        block_size=block_size,
+        progress=progress,
+    )
+    per_user = {name: function(places, gamma) for name, function in functions.items()}
+    intervals = {}
+    if n_bootstrap > 0:
+        means = bootstrap_means(list(per_user.values()), n_bootstrap=n_bootstrap, rng=rng)
+        intervals = {name: percentile_interval(means[:, i]) for i, name in enumerate(per_user)}
+    values = {name: sums.mean for name, sums in per_user.items()}
+    return Evaluation(values, intervals, per_user, users, int(held_out.nnz))
+
+
+def mean_percentage_ranking(
+    scorer: Scorer,
+    histories: CountMatrix,
+    held_out: CountMatrix,
+    relevance: CountMatrix,
+    *,
+    candidates: Candidates = "unseen",
+    block_size: int | None = None,
+) -> float:
+    """MPR (Eq. 15) alone, in percent, without intervals: the light check between epochs."""
+    evaluation = evaluate(
+        scorer,
+        histories,
+        held_out,
+        relevance,
+        metrics=("mpr",),
+        candidates=candidates,
+        block_size=block_size,
+        n_bootstrap=0,
+    )
+    return evaluation.metrics["mpr"]
+
+
+def distances_to_best(
+    evaluations: Sequence[Evaluation],
+    metric: str,
+    *,
+    n_bootstrap: int = 1000,
+    rng: int | np.random.Generator = 0,
+) -> list[tuple[float, float]]:
+    """95 % interval of each one's value less that of the best, user by user.
+
+    Args:
+        evaluations: On the same held-out items.
+        metric: In all of them.
+        n_bootstrap: Resamples of users.
+        rng: Seed or generator for the resamples.
+
+    Returns:
+        An interval for each, below 0 where a lower value is worse; with 0 in it, the difference
+        is within the noise. The best has (0, 0).
+
+    Raises:
+        DataError: If they were not judged on the same users by this metric.
+    """
+    for other in evaluations[1:]:
+        _check_paired(evaluations[0], other, metric)
+    sums = [each.per_user[metric] for each in evaluations]
+    best = min(evaluations, key=lambda each: cost_of(metric, each.metrics[metric]))
+    return paired_intervals(sums, best.per_user[metric], n_bootstrap=n_bootstrap, rng=rng)
+
+
+def _check_paired(a: Evaluation, b: Evaluation, metric: str) -> None:
+    """Refuse a paired difference of what was not judged on the same users by this metric."""
+    if not np.array_equal(a.users, b.users) or a.n_pairs != b.n_pairs:
+        raise DataError(
+            f"a paired difference needs the same held-out items, got {a.n_pairs} pairs of "
+            f"{a.users.size} users and {b.n_pairs} of {b.users.size}; evaluate both on one split"
+        )
+    if metric not in a.per_user or metric not in b.per_user:
+        raise DataError(f"{metric!r} is not in both evaluations; name it in metrics=... of both")
+
+
+def _weights_of_pairs(held_out: CountMatrix, relevance: CountMatrix) -> NDArray[np.float64]:
+    """The relative ratings of the held-out pairs, in the order of `held_out.data`."""
+    relevance = csr_array(relevance).sorted_indices()
+    if (
+        relevance.shape != held_out.shape
+        or not np.array_equal(relevance.indptr, held_out.indptr)
+        or not np.array_equal(relevance.indices, held_out.indices)
+    ):
+        raise DataError(
+            f"relevance must hold one value for each held-out pair: got {relevance.nnz} values in "
+            f"{relevance.shape} for {held_out.nnz} pairs in {held_out.shape}; make it with "
+            "RelativeRating.transform(held_out)"
+        )
+    gamma = np.asarray(relevance.data, dtype=np.float64)
+    if not (np.isfinite(gamma) & (gamma > 0)).all():
+        raise DataError("relevance must be finite and above 0; use relative ratings in (0, 1]")
+    return gamma

@@ -1,0 +1,323 @@
+"""Batch scoring on Spark: recommendations for every history, by numpy alone on the executors.
+
+The model's folder is shipped once to each executor and memory-mapped there, so that its Python
+workers share the weights; a batch of users at a time goes through `ImplicitCFNADE.recommend`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tarfile
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.answer.recommendation_file import as_columns
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.interactions import as_count_matrix, places_among
+from cfnade.errors import DataError
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.files import replace_folder
+from cfnade.scale.folders import for_spark, own_folder
+from cfnade.scale.prepared import USERS, Prepared, lists_to_rows, parquet
+from cfnade.scale.source import Columns, check_frame
+from cfnade.threads import limited_threads
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS = 200
+"""Of users, unless told otherwise: one of them is what is done again if an executor is lost."""
+
+
+COLUMNS = ("user_id", "item_id", "rank", "probability")
+"""Of what is written."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to recommend: as in `ImplicitCFNADE.recommend`, the same for all users."""
+
+    n: int = 10
+    filter_already_liked_items: bool = True
+    filter_items: Sequence[Any] = ()
+    items: Sequence[Any] | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """As keywords of `recommend`."""
+        return {name: value for name, value in vars(self).items() if name != "n"}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What was written."""
+
+    n_users: int
+    """Who got any recommendation."""
+
+    n_recommendations: int
+    n_unknown_pairs: int = field(default=0)
+    """Left out: their item is not in the model."""
+
+
+def score(
+    frame: DataFrame,
+    model: str | Path,
+    out: str | Path,
+    asked: Asked | None = None,
+    columns: Columns | None = None,
+    *,
+    from_text: bool = False,
+    partitions: int = PARTITIONS,
+) -> Scored:
+    """Recommend for every user of a table.
+
+    Args:
+        frame: One row an event, or a count for each pair, from any source of Spark.
+        model: Folder of a saved model, on the driver.
+        out: Folder of Parquet files with the columns `user_id`, `item_id`, `rank` (from 1) and
+            `probability`; where the executors can write it.
+        asked: How many items, and which.
+        columns: Which columns hold what; those not named are recognised.
+        from_text: Whether all values were written as text, as in a CSV.
+        partitions: Of users, each a task.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        DataError: If the data cannot be used, the model knows none of its items, or something else
+            is in the place.
+        ConfigError: If the place is no path.
+        ArtifactError: If there is no such model.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    catalogue = ImplicitCFNADE.load(model).catalogue_  # verified here, once for all
+    checked = check_frame(frame, columns, from_text=from_text)
+    known = _as_frame(frame.sparkSession, catalogue, dict(checked.rows.dtypes)["item_id"])
+    seen = Observation()
+    pairs = (
+        checked.pairs(partitions)
+        .withColumn("item_id", F.col("item_id").cast(known.schema["item_id"].dataType))
+        .join(F.broadcast(known), "item_id", "left")
+        .observe(
+            seen,
+            F.count_if(F.col("code").isNull()).alias("n_unknown"),
+            F.count(F.lit(1)).alias("n_pairs"),
+        )
+    )
+    is_known = F.col("code").isNotNull() & (F.col("n") > 0)
+    histories = (
+        pairs.groupBy("user_id")
+        .agg(F.sort_array(F.collect_list(F.when(is_known, F.struct("code", "n")))).alias("known"))
+        .select("user_id", F.col("known.code").alias("items"), F.col("known.n").alias("counts"))
+    )
+    written = _recommend(histories, Path(model), own_folder(out), asked or Asked(), catalogue)
+    n_unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
+    if n_unknown == n_pairs:
+        raise DataError(
+            f"the model knows none of the items: its own are like {catalogue.ids[0]!r}; what was "
+            f"written to {out} is for empty histories"
+        )
+    if n_unknown:
+        logger.warning("%d of %d pairs are of items that the model lacks", n_unknown, n_pairs)
+    return Scored(*written, n_unknown)
+
+
+def score_prepared(
+    session: SparkSession,
+    folder: str | Path,
+    model: str | Path,
+    out: str | Path,
+    asked: Asked | None = None,
+) -> Scored:
+    """Recommend for every user of a prepared folder, by all of their items, held out or not.
+
+    Its users lie together already: nothing is exchanged between machines. A shard is a task, or
+    several if it is large.
+
+    Args:
+        session: Where to.
+        folder: What `prepare` wrote.
+        model: Folder of a saved model, on the driver.
+        out: As in `score`.
+        asked: How many items, and which.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        DataError: If the folder cannot be used, or the model lacks one of its items.
+        ArtifactError: If there is no such model.
+    """
+    catalogue, prepared = ImplicitCFNADE.load(model).catalogue_, Prepared.open(folder)
+    column_of = places_among(prepared.catalogue.ids, catalogue.ids, catalogue.column_of)
+    if (column_of < 0).any():
+        raise DataError(
+            f"{np.count_nonzero(column_of < 0)} of {prepared.n_items} prepared items are not in "
+            "the model; score the table they came from, or train it again"
+        )
+    parts = ("", "validation_", "test_")
+    histories = session.read.parquet(for_spark(prepared.folder / USERS)).selectExpr(
+        "user AS user_id",
+        f"concat({', '.join(f'{part}items' for part in parts)}) AS items",
+        f"concat({', '.join(f'{part}counts' for part in parts)}) AS counts",
+    )
+    with _a_task_for_each_file(session):
+        return Scored(
+            *_recommend(
+                histories, Path(model), own_folder(out), asked or Asked(), catalogue, column_of
+            )
+        )
+
+
+@contextmanager
+def _a_task_for_each_file(session: SparkSession) -> Iterator[None]:
+    """Keep Spark from putting several small files into one task, as it does to save their cost."""
+    name, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
+    before = session.conf.get(name)
+    session.conf.set(name, str(session.conf.get(most)))
+    try:
+        yield
+    finally:
+        session.conf.set(name, str(before))
+
+
+def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
+    """`item_id` and `code`, its column; where types differ, ids are compared as text."""
+    import pyarrow as pa
+
+    ids = catalogue.ids.tolist()
+    is_text = kind == "string" or not all(isinstance(item, int) for item in ids)
+    written = pa.array([str(item) for item in ids] if is_text else ids)
+    codes = pa.array(np.arange(len(ids), dtype=np.int32))
+    return session.createDataFrame(pa.table({"item_id": written, "code": codes}))
+
+
+def _recommend(
+    histories: DataFrame,
+    model: Path,
+    out: Path,
+    asked: Asked,
+    catalogue: Catalogue,
+    column_of: NDArray[np.integer] | None = None,
+) -> tuple[int, int]:
+    """Write recommendations; how many users and rows there were.
+
+    They are written beside the place and moved there at the end: a job that fails leaves what was
+    there before.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    _check_place(out)
+    new = out.with_name(f".{out.name}-{uuid.uuid4().hex}")
+    user_type = histories.schema["user_id"].dataType.simpleString()
+    schema = (
+        f"user_id {user_type}, item_id {'bigint' if _are_numbers(catalogue) else 'string'}, "
+        "rank int, probability float"
+    )
+    name = _ship(histories.sparkSession, model)
+    task = partial(_recommend_batches, archive=name, asked=asked, column_of=column_of)
+    written = Observation()
+    try:
+        histories.mapInArrow(task, schema).observe(
+            written,
+            F.count_if(F.col("rank") == 1).alias("n_users"),
+            F.count(F.lit(1)).alias("n_rows"),
+        ).write.parquet(for_spark(new), compression="zstd")
+        replace_folder(new, out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return written.get["n_users"], written.get["n_rows"]
+
+
+def _check_place(out: Path) -> None:
+    """Refuse to replace anything but recommendations, or what an attempt at them has left."""
+    if not out.exists():
+        return
+    is_ours = out.is_dir() and all(_is_part_of_ours(path) for path in out.iterdir())
+    if not is_ours:
+        raise DataError(
+            f"{out} exists and holds more than recommendations ({', '.join(COLUMNS)}); choose "
+            "another place"
+        )
+
+
+def _is_part_of_ours(path: Path) -> bool:
+    """Whether a file is one that Spark wrote with our columns, or a mark that it leaves."""
+    if path.suffix == ".parquet" and path.is_file():
+        try:
+            return tuple(parquet().read_schema(path).names) == COLUMNS
+        except (OSError, ValueError):
+            return False
+    return path.name in ("_SUCCESS", "_temporary") or path.name.endswith(".crc")
+
+
+def _ship(session: SparkSession, model: Path) -> str:
+    """Ship a folder to every executor that will need it; the name to find it by there.
+
+    Executors that come later ask for it as well, whatever they are to do, so it stays as long as
+    the application does.
+    """
+    name = f"cfnade-model-{uuid.uuid4().hex}"
+    packed = Path(session.sparkContext._temp_dir) / f"{name}.tar"
+    with tarfile.open(packed, "w") as archive:
+        for path in sorted(model.iterdir()):
+            archive.add(path, path.name)
+    session.sparkContext.addArchive(f"{packed}#{name}")
+    return name
+
+
+def _recommend_batches(
+    batches: Iterable[Any], *, archive: str, asked: Asked, column_of: NDArray[np.integer] | None
+) -> Iterator[Any]:
+    """What a task does: `user_id`, `items` and `counts` in, recommendations out, in Arrow."""
+    import pyarrow as pa
+    from pyspark import SparkFiles
+
+    model = _model(SparkFiles.get(archive))
+    with limited_threads(1):  # as many tasks run beside each other as there are cores
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            if table.num_rows == 0:
+                continue
+            rows = lists_to_rows(table, "items", "counts", model.n_features_in_)
+            if column_of is not None:
+                rows.indices = column_of[rows.indices]
+            users = table.column("user_id").to_numpy()
+            ids, scores = model.recommend(users, as_count_matrix(rows), asked.n, **asked.filters())
+            columns = as_columns(users, ids, scores)
+            if len(columns["rank"]):
+                types = {
+                    "user_id": table.schema.field("user_id").type,
+                    "item_id": pa.int64() if _are_numbers(model.catalogue_) else pa.string(),
+                    "rank": pa.int32(),
+                    "probability": pa.float32(),
+                }
+                yield pa.RecordBatch.from_pydict(
+                    {name: pa.array(columns[name]).cast(kind) for name, kind in types.items()}
+                )
+
+
+def _are_numbers(catalogue: Catalogue) -> bool:
+    """Whether item ids are written as numbers, else as text."""
+    return catalogue.ids.dtype.kind in "iu"
+
+
+@lru_cache(maxsize=1)
+def _model(folder: str) -> ImplicitCFNADE:
+    """The model in this worker: mapped once, for all of its tasks."""
+    return ImplicitCFNADE.load(folder, verify=False)

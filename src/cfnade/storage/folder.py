@@ -1,0 +1,375 @@
+"""A trained model as a folder: safetensors for arrays, JSON for the rest, nothing executable.
+
+The format is described field by field in docs/artifact.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ArtifactError, CfnadeError
+from cfnade.files import flush_to_disk, map_file, parse_json, read_plain, replace_folder
+from cfnade.model.config import ModelConfig
+from cfnade.model.inference import NumpyNetwork
+from cfnade.storage.ids import decode_ids, encode_ids
+from cfnade.storage.tensors import map_tensors, read_header
+from cfnade.storage.weights import wrong_weights
+
+FORMAT = 1
+MODEL, WEIGHTS, RATINGS, ITEMS = (
+    "model.json",
+    "weights.safetensors",
+    "ratings.safetensors",
+    "items.json",
+)
+FILES = (WEIGHTS, RATINGS, ITEMS)
+"""All that a folder holds beside `model.json`."""
+
+OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
+"""What `model.json` says of itself; all its other fields are `Artifact.info`."""
+
+_OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
+_MOST_MODEL_BYTES = 1 << 24
+_MOST_ITEMS_BYTES = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """All that recommending needs."""
+
+    network: NumpyNetwork
+    """The trained network."""
+
+    relative_rating: RelativeRating
+    """Each item's count distribution: new users' counts become ratings by it."""
+
+    catalogue: Catalogue
+    """Ids and names of the items."""
+
+    info: dict[str, Any] = field(default_factory=dict)
+    """Settings, metrics and where the model came from, as JSON can hold it."""
+
+
+def save_artifact(artifact: Artifact, folder: Path) -> None:
+    """Write a model; a crash leaves the old one, the new one or none, never half of one.
+
+    Args:
+        artifact: What to write.
+        folder: Where it goes. A model in its place is replaced; anything else is refused.
+
+    Raises:
+        ArtifactError: If the folder holds something that is not a model, cannot be written, or
+            the model is not one that could be loaded again.
+    """
+    check_place(folder)
+    config, weights = artifact.network.config, artifact.network.weights
+    problem = wrong_weights(config, weights)
+    if problem is not None:
+        raise ArtifactError(f"this model cannot be saved: {problem}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {folder.parent}: {error}") from error
+    try:
+        names = artifact.catalogue.names
+        items = {
+            **encode_ids(artifact.catalogue.ids),
+            "names": None if names is None else [str(name) for name in names.tolist()],
+        }
+        (new / ITEMS).write_text(
+            json.dumps(items, ensure_ascii=False, allow_nan=False), encoding="utf-8"
+        )
+        ratings = artifact.relative_rating
+        _write_tensors(weights, new / WEIGHTS)
+        _write_tensors(
+            {
+                "item_starts": ratings.item_starts_,
+                "distinct_counts": ratings.distinct_counts_,
+                "n_watchers_up_to": ratings.n_watchers_up_to_,
+            },
+            new / RATINGS,
+        )
+        files = {
+            name: {"bytes": (new / name).stat().st_size, "sha256": _sha256_of(new / name)}
+            for name in FILES
+        }
+        described = _as_json(
+            {
+                "format": FORMAT,
+                "cfnade_version": version("cfnade"),
+                "network": asdict(config),
+                **{k: v for k, v in artifact.info.items() if k not in OF_THE_FORMAT},
+                "files": files,
+            }
+        )
+        problem = _wrong_description(described)
+        if problem is not None:
+            raise ArtifactError(f"this model cannot be saved: {problem}")
+        text = json.dumps({**described, "sha256": _own_sha256(described)}, indent=2)
+        (new / MODEL).write_text(text + "\n", encoding="utf-8")
+        for name in (*FILES, MODEL):
+            shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
+            flush_to_disk(new / name)
+        new.chmod(0o755)  # mkdtemp is private, a model is as readable as its place allows
+        replace_folder(new, folder)
+    except (OSError, SafetensorError, TypeError, ValueError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def check_place(folder: Path) -> None:
+    """See that a model may be saved there: a place that is free, or holds a model.
+
+    Raises:
+        ArtifactError: If it holds anything else.
+    """
+    is_model = folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))
+    if folder.exists() and not is_model:
+        raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
+
+
+def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
+    """Read a model; nothing in the files is ever executed.
+
+    The arrays are read-only views on memory-mapped files: workers that load the same folder
+    share its pages, and a folder that is replaced meanwhile stays readable to them.
+
+    Args:
+        folder: What `save_artifact` wrote.
+        verify: Compare checksums and see that every weight is a finite number, which reads all
+            of the files. Without it only sizes, types and shapes are checked, and a large model
+            answers sooner; for folders that were verified before.
+
+    Raises:
+        ArtifactError: If there is none, it is damaged, or a later version wrote it.
+    """
+    described = read_description(folder)
+    files = {name: map_file(folder / name) for name in FILES}
+    for name, file in files.items():
+        state = _state(file, described["files"][name], verify=verify)
+        if state not in ("ok", "not verified"):
+            raise ArtifactError(
+                f"{folder / name} is not what was saved (its {state}); "
+                "copy the model again or train it anew"
+            )
+    try:
+        config = _config(described["network"])
+        weights = map_tensors(files[WEIGHTS])
+        problem = wrong_weights(config, weights, look_inside=verify)
+        if problem is not None:
+            raise ArtifactError(problem)
+        artifact = Artifact(
+            NumpyNetwork(config, weights),
+            _relative_rating(files[RATINGS]),
+            _catalogue(files[ITEMS]),
+            {k: v for k, v in described.items() if k not in OF_THE_FORMAT},
+        )
+        sizes = {config.n_items, artifact.relative_rating.n_items_, len(artifact.catalogue)}
+        if len(sizes) > 1:
+            raise ArtifactError("weights, ratings and item ids are of different numbers of items")
+    except CfnadeError as error:
+        raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
+    return artifact
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `model.json` says, without opening any other file.
+
+    Raises:
+        ArtifactError: If there is none, it is damaged, or a later version wrote it.
+    """
+    path = folder / MODEL
+    if not path.exists() and not path.is_symlink():
+        raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
+    content = read_plain(path, at_most=_MOST_MODEL_BYTES)
+    try:
+        described = parse_json(content)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path} is damaged: {error}") from error
+    if not isinstance(described, dict) or "format" not in described:
+        raise ArtifactError(f"{path} does not describe a model")
+    found = described["format"]
+    if type(found) is not int or found != FORMAT:
+        raise ArtifactError(
+            f"the model in {folder} has format {found!r:.40}, this version of cfnade "
+            f"reads {FORMAT}; update cfnade or save the model again"
+        )
+    own = described.pop("sha256", None)
+    if own != _own_sha256(described):
+        raise ArtifactError(
+            f"{path} is not what was saved (its checksum differs); "
+            "copy the model again or train it anew"
+        )
+    problem = _wrong_description(described)
+    if problem is not None:
+        raise ArtifactError(f"{path} does not describe a model: {problem}")
+    return described
+
+
+def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
+    """All there is to know of a saved model, without loading its weights.
+
+    Args:
+        folder: What `save_artifact` wrote.
+        verify: Also compare the checksums, which reads all of the files.
+
+    Returns:
+        `model.json`, with for each file its `state` (`ok`, `not verified`, or what is wrong with
+        it), and as far as they can be read the `tensors` of the weights with type and shape, and
+        of the `items` their number, type, first ids and whether they have names.
+
+    Raises:
+        ArtifactError: If `model.json` is missing, damaged, or a later version wrote it.
+    """
+    described = read_description(folder)
+    files: dict[str, Any] = {}
+    found: dict[str, Any] = {"tensors": None, "items": None}
+    for name in FILES:
+        told = described["files"][name]
+        try:
+            with map_file(folder / name) as file:
+                files[name] = {**told, "state": _state(file, told, verify=verify)}
+                if name == WEIGHTS:
+                    found["tensors"] = {
+                        tensor: {"dtype": entry.dtype, "shape": list(entry.shape)}
+                        for tensor, entry in read_header(file).items()
+                    }
+                elif name == ITEMS:
+                    found["items"] = _describe_items(_catalogue(file))
+        except ArtifactError as error:
+            state = files.get(name, {}).get("state", "not verified")
+            broken = str(error) if state in ("ok", "not verified") else state
+            files[name] = {**told, "state": broken}
+    n_bytes = sum(entry["bytes"] for entry in files.values())
+    return {**described, "files": files, "total_bytes": n_bytes, **found}
+
+
+def _write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path) -> None:
+    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, path)
+
+
+def _state(file: mmap.mmap, told: dict[str, Any], *, verify: bool) -> str:
+    """Whether a file is the one that `model.json` tells of: `ok`, `not verified`, or what not."""
+    if len(file) != told["bytes"]:
+        return f"size is {len(file):,} bytes instead of {told['bytes']:,}"
+    if not verify:
+        return "not verified"
+    return "ok" if hashlib.sha256(file).hexdigest() == told["sha256"] else "checksum differs"
+
+
+def _wrong_description(described: dict[str, Any]) -> str | None:
+    """What is missing or of another type in `model.json`, in words; None if nothing is."""
+    files = described.get("files")
+    if not isinstance(files, dict) or set(files) != set(FILES):
+        return f"files must be {', '.join(FILES)}"
+    for name, told in files.items():
+        if not (
+            isinstance(told, dict)
+            and type(told.get("bytes")) is int
+            and told["bytes"] > 0
+            and isinstance(told.get("sha256"), str)
+        ):
+            return f"no size and checksum of {name}"
+    if not isinstance(described.get("cfnade_version"), str):
+        return "no cfnade_version"
+    if not isinstance(described.get("network"), dict):
+        return "no network"
+    for name in _OBJECTS:
+        if not isinstance(described.get(name, {}), dict):
+            return f"{name} is no object"
+    return None
+
+
+def _config(told: dict[str, Any]) -> ModelConfig:
+    strange = sorted(set(told) - {setting.name for setting in fields(ModelConfig)})
+    if strange:
+        raise ArtifactError(f"{strange[0]!r:.40} is no setting of a network in this version")
+    if type(told.get("n_items")) is not int:
+        raise ArtifactError("the network needs a number of items")
+    try:
+        return ModelConfig(**told)
+    except (TypeError, ArithmeticError) as error:  # a number beyond all use, a list for a name
+        raise ArtifactError(f"the network's settings have no meaning: {error}") from error
+
+
+def _relative_rating(file: mmap.mmap) -> RelativeRating:
+    arrays = map_tensors(file)
+    expected = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
+    if {name: array.dtype.str[1:] for name, array in arrays.items()} != expected:
+        raise ArtifactError("the count distributions are not the three arrays they should be")
+    return RelativeRating.from_distributions(**arrays)
+
+
+def _catalogue(file: mmap.mmap) -> Catalogue:
+    if len(file) > _MOST_ITEMS_BYTES:
+        raise ArtifactError(f"{ITEMS} is larger than is possible")
+    items = parse_json(file[:])
+    if not isinstance(items, dict):
+        raise ArtifactError(f"{ITEMS} holds no item ids")
+    ids, names = decode_ids(items), items.get("names")
+    if names is None:
+        return Catalogue(ids)
+    if (
+        not isinstance(names, list)
+        or len(names) != len(ids)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise ArtifactError("there must be one name for each item, or none")
+    return Catalogue(ids, np.array(names, dtype=object))
+
+
+def _describe_items(catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "n_items": len(catalogue),
+        "dtype": catalogue.ids.dtype.name,
+        "first_ids": [str(item) for item in catalogue.ids[:3].tolist()],
+        "have_names": catalogue.names is not None,
+    }
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _own_sha256(described: dict[str, Any]) -> str:
+    """Checksum of `model.json` without this one, however it is laid out."""
+    text = json.dumps(described, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_json(value: Any) -> Any:
+    """The value as JSON gives it back: numpy's numbers plain, NaN as null, paths as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(entry) for entry in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return _as_json(value.tolist())
+    if isinstance(value, os.PathLike):
+        return str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,238 @@
+"""A model as one ONNX file, from raw counts of a history to scores of all items.
+
+The graph takes one history, as sparse as it is: `items`, the columns of its items, each once, and
+`counts`. It gives `logits` and `probabilities` of all items. The count distributions are part of
+it, so no other file is needed; the ids of the columns are in its metadata, as `item_ids`.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ArtifactError, MissingExtraError
+from cfnade.files import replace_file
+from cfnade.model.config import ModelConfig
+from cfnade.model.inputs import dislike_scale
+from cfnade.storage.folder import Artifact
+from cfnade.storage.ids import encode_ids
+
+OPSET, IR_VERSION = 17, 8  # of 2022: what runtimes of the last years read
+_MOST_BYTES = (1 << 31) - (1 << 20)  # of a protobuf message
+
+
+def export_onnx(artifact: Artifact, path: Path) -> None:
+    """Write a model as ONNX; a crash leaves the old file, the new one or none.
+
+    Args:
+        artifact: The model.
+        path: The file to write; replaced if it is there.
+
+    Raises:
+        MissingExtraError: If onnx is not installed.
+        ArtifactError: If the model is too large for one file, or it cannot be written.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtraError("onnx", "onnx", "exporting a model") from error
+    n_bytes = sum(weight.nbytes for weight in artifact.network.weights.values())
+    if n_bytes > _MOST_BYTES:
+        raise ArtifactError(
+            f"the weights take {n_bytes / 1e9:.1f} GB, one ONNX file holds 2 GB at most; "
+            "fit with fewer hidden units"
+        )
+    model = _model(artifact)
+    onnx.checker.check_model(model)
+    try:
+        replace_file(path, model.SerializeToString())
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error.strerror}") from error
+
+
+class _Graph:
+    """Nodes and constants as they are added; values go by their names."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, value: Any, dtype: type[np.generic], name: str | None = None) -> str:
+        """Keep numbers in the file."""
+        from onnx import numpy_helper
+
+        name = name or f"constant_{len(self.constants)}"
+        self.constants.append(
+            numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name)
+        )
+        return name
+
+    def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+        """Add one operation, and give the name of its outcome."""
+        from onnx import helper
+
+        name = name or f"{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+
+def _model(artifact: Artifact) -> Any:
+    """The whole model in ONNX's own form."""
+    from onnx import TensorProto, helper
+
+    config = artifact.network.config
+    graph = _Graph()
+    ratings = _relative_ratings(graph, artifact.relative_rating)
+    weights = graph.add("Cast", _input_weight(graph, ratings, config), to=TensorProto.FLOAT)
+    logits = _logits(graph, artifact, weights)
+    graph.add("Identity", logits, name="logits")
+    graph.add("Sigmoid", logits, name="probabilities")
+    described = helper.make_graph(
+        graph.nodes,
+        "cfnade",
+        [
+            helper.make_tensor_value_info("items", TensorProto.INT64, ["n_history"]),
+            helper.make_tensor_value_info("counts", TensorProto.DOUBLE, ["n_history"]),
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, [config.n_items])
+            for name in ("logits", "probabilities")
+        ],
+        graph.constants,
+    )
+    model = helper.make_model(
+        described,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="cfnade",
+        producer_version=version("cfnade"),
+    )
+    ids = json.dumps(encode_ids(artifact.catalogue.ids), ensure_ascii=False)
+    helper.set_model_props(model, {"item_ids": ids})
+    return model
+
+
+def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
+    """Share of each item's watchers with no larger count: `RelativeRating.of_pairs`.
+
+    The last distinct count that is no larger is found by bisection of the item's part of
+    `distinct_counts`, in as many steps as the longest part needs.
+
+    Returns:
+        Name of the ratings, float64, (n_history,).
+    """
+    from onnx import TensorProto
+
+    starts = ratings.item_starts_
+    one = graph.constant(1, np.int64)
+    two = graph.constant(2, np.int64)
+    # One more entry, so that a place after the last one is still a place.
+    counts = graph.constant(np.append(ratings.distinct_counts_, np.inf), np.float64)
+    up_to = graph.constant(np.append(ratings.n_watchers_up_to_, 0), np.int64)
+    start = graph.add("Gather", graph.constant(starts[:-1], np.int64), "items")
+    end = graph.add("Gather", graph.constant(starts[1:], np.int64), "items")
+    low, high = start, end  # the first larger count is in low..high, both included
+    for _ in range(int(np.diff(starts).max(initial=0)).bit_length()):
+        middle = graph.add("Div", graph.add("Add", low, high), two)
+        is_no_larger = graph.add("LessOrEqual", graph.add("Gather", counts, middle), "counts")
+        goes_up = graph.add("And", is_no_larger, graph.add("Less", low, high))
+        low = graph.add("Where", goes_up, graph.add("Add", middle, one), low)
+        high = graph.add("Where", goes_up, high, middle)
+    # Gather counts negative places from the end, where the added entry is: nobody.
+    n_watchers = graph.add(
+        "Where",
+        graph.add("Less", start, end),
+        graph.add("Gather", up_to, graph.add("Sub", end, one)),
+        graph.constant(0, np.int64),
+    )
+    is_below_all = graph.add("Equal", low, start)
+    up_to_count = graph.add("Gather", up_to, graph.add("Sub", low, one))
+    n_no_more = graph.add("Where", is_below_all, one, up_to_count)
+    n_all = graph.add("Where", is_below_all, graph.add("Add", n_watchers, one), n_watchers)
+    shares = [graph.add("Cast", n, to=TensorProto.DOUBLE) for n in (n_no_more, n_all)]
+    return graph.add("Div", *shares)
+
+
+def _input_weight(graph: _Graph, ratings: str, config: ModelConfig) -> str:
+    """What multiplies `like_weight` of each item: `inputs.input_weight` of the confidence (Eq. 6).
+
+    Returns:
+        Name of the weights, float64, (n_history,).
+    """
+    one = graph.constant(1.0, np.float64)
+    alpha = graph.constant(config.alpha, np.float64)
+    weight = graph.add("Add", one, graph.add("Mul", alpha, ratings))
+    if config.input_scale == "none":
+        return weight
+    weight = graph.add("Div", weight, graph.constant(1.0 + config.alpha, np.float64))
+    if config.input_scale == "alpha":
+        return weight
+    # An entry of zero beside them: the sum over an empty history is then 0 in every runtime.
+    entries = graph.add("Concat", weight, graph.constant([0.0], np.float64), axis=0)
+    total = graph.add("ReduceSum", entries, keepdims=0)
+    return graph.add("Div", weight, graph.add("Sqrt", total))
+
+
+def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
+    """The network (Eq. 12 and 13): `NumpyNetwork.logits` of one history.
+
+    Returns:
+        Name of the logits, float32, (n_items,).
+    """
+    from onnx import TensorProto, helper
+
+    network = artifact.network
+    weights, config = network.weights, network.config
+
+    def keep(array: NDArray[np.float32], name: str) -> str:
+        return graph.constant(array, np.float32, name)
+
+    # The first item with weight 0 beside the others: no array is empty, whatever the history.
+    items = graph.add("Concat", "items", graph.constant([0], np.int64), axis=0)
+    zero = graph.constant([0.0], np.float32)
+    like = graph.add("Concat", weight, zero, axis=0)  # (n_history + 1,)
+    ones = graph.add(
+        "ConstantOfShape",
+        graph.add("Shape", "items"),
+        value=helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0]),
+    )
+    one_each = graph.add("Concat", ones, zero, axis=0)  # (n_history + 1,)
+    W = graph.add("Gather", keep(weights["like_weight"], "like_weight"), items)
+    scaled_A = np.float32(dislike_scale(config)) * weights["dislike_weight"]
+    A = graph.add("Gather", keep(scaled_A, "dislike_weight"), items)
+    liked = graph.add("Sub", graph.add("MatMul", like, W), graph.add("MatMul", one_each, A))
+    hidden = graph.add("Add", keep(network.empty_input, "empty_input"), liked)  # (n_hidden,)
+    hidden = _activation(graph, hidden, config)
+    for layer in range(config.n_layers - 1):
+        U, b = (keep(weights[f"deep_{x}.{layer}"], f"deep_{x}.{layer}") for x in ("weight", "bias"))
+        hidden = graph.add("Add", graph.add("MatMul", U, hidden), b)
+        hidden = _activation(graph, hidden, config)
+    V = keep(weights["output_weight"], "output_weight")
+    d = keep(weights["output_bias"], "output_bias")
+    logits = graph.add("Add", graph.add("MatMul", V, hidden), d)  # (n_items,)
+    if config.n_neighbours:
+        nothing = keep(np.zeros(config.n_items, dtype=np.float32), "nothing_liked")
+        is_liked = graph.add("ScatterElements", nothing, items, one_each, reduction="add")
+        neighbours = graph.constant(weights["neighbours"], np.int64, "neighbours")
+        liked_neighbours = graph.add("Gather", is_liked, neighbours)  # (n_items, n_neighbours)
+        B = keep(weights["neighbour_weight"], "neighbour_weight")
+        from_each = graph.add("Mul", liked_neighbours, B)
+        axis = graph.constant([1], np.int64)
+        direct = graph.add("ReduceSum", from_each, axis, keepdims=0)  # (n_items,)
+        logits = graph.add("Add", logits, direct)
+    return logits
+
+
+def _activation(graph: _Graph, x: str, config: ModelConfig) -> str:
+    if config.activation == "identity":
+        return x
+    if config.activation == "silu":
+        return graph.add("Mul", x, graph.add("Sigmoid", x))
+    names = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu"}
+    return graph.add(names[config.activation], x)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, csr_matrix
+
+from cfnade.answer.filters import Candidates, ItemSets, item_sets
+from cfnade.data.catalogue import Catalogue
+from cfnade.errors import DataError
+
+LETTERS = Catalogue(np.array(["a", "b", "c", "d"], dtype=object))
+MASK = np.array([[True, False, False, True], [False, False, True, False]])
+
+
+def sets(items, n_users=2, **options) -> list[set[int]]:
+    read = item_sets(items, LETTERS, n_users, name="items", **options)
+    return columns_of(read, n_users, len(LETTERS))
+
+
+def columns_of(read: ItemSets, n_users: int, n_items: int) -> list[set[int]]:
+    is_in = np.zeros((n_users, n_items), dtype=bool)
+    is_in[read.places(slice(0, n_users))] = True
+    for user in range(n_users):  # one at a time it is the same
+        alone = np.zeros((1, n_items), dtype=bool)
+        alone[read.places(slice(user, user + 1))] = True
+        assert (alone[0] == is_in[user]).all()
+    return [set(np.flatnonzero(row).tolist()) for row in is_in]
+
+
+def allowed(candidates: Candidates, users: slice) -> list[list[bool]]:
+    scores = np.zeros((users.stop - users.start, len(LETTERS)))
+    candidates.rule_out(scores, users)
+    return np.isfinite(scores).tolist()
+
+
+def test_ids_are_meant_for_all_users():
+    for ids in (
+        ["a", "d"],
+        ("a", "d"),
+        {"a", "d"},
+        np.array(["a", "d"]),
+        iter("ad"),
+        {"a": 1, "d": 2},
+    ):
+        assert sets(ids) == [{0, 3}, {0, 3}]
+    assert sets([]) == [set(), set()]
+
+
+def test_a_list_of_collections_has_one_for_each_user():
+    for ids in (
+        [["a", "d"], ["c"]],
+        [{"a", "d"}, {"c"}],
+        [np.array(["a", "d"]), ["c"]],
+        (["d", "a"], ["c", "c"]),
+    ):
+        assert sets(ids) == [{0, 3}, {2}]
+    assert sets(np.array([["a", "d"], ["c", "b"]])) == [{0, 3}, {1, 2}]
+    assert sets([[], ["b"]]) == [set(), {1}]
+
+
+def test_ids_that_are_tuples_are_no_collections():
+    pairs = Catalogue(np.fromiter([("s", 1), ("s", 2)], dtype=object, count=2))
+    read = item_sets([("s", 2)], pairs, 2, name="items")
+    assert columns_of(read, 2, 2) == [{1}, {1}]
+
+
+def test_a_mask_is_meant_for_all_or_for_each():
+    stored_zero = csr_array(([1.0, 0.0, 1.0, 1.0], [0, 1, 3, 2], [0, 3, 4]), (2, 4))
+    for mask in (MASK, csr_array(MASK), csr_matrix(MASK), stored_zero):
+        assert sets(mask) == [{0, 3}, {2}]
+    assert stored_zero.nnz == 4  # left as it was
+    for mask in (MASK[0], MASK[0].tolist(), csr_array(MASK.astype(float))[0]):
+        assert sets(mask) == [{0, 3}, {0, 3}]
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (MASK[:, :3], r"mask items must have the shape \(4,\) or \(2, 4\); got \(2, 3\)"),
+        (csr_array((3, 4)), r"got \(3, 4\)"),
+        ([["a"], ["b"], ["c"]], "one list of them for each of the 2 users; got 3 entries"),
+        ([["a"], "b"], "got 2 entries of which 1 are lists"),
+        ("ab", "got the text 'ab'"),
+        (["x"], "item 'x' is not in this model"),
+        ([["a"], ["x"]], "item 'x' is not in this model"),
+    ],
+)
+def test_what_does_not_fit_is_told(items, message):
+    with pytest.raises(DataError, match=message):
+        sets(items)
+
+
+def test_strangers_in_a_filter_can_be_ignored():
+    assert sets(["a", "x"], unknown="ignore") == [{0}, {0}]
+    assert sets([["a", "x"], ["x"]], unknown="ignore") == [{0}, set()]
+
+
+def test_candidates_are_what_is_allowed_less_what_is_left_out():
+    items = item_sets(["a", "b", "c"], LETTERS, 2, name="items")
+    seen = ItemSets.of_rows(csr_array(MASK))
+    both = Candidates(items, [seen, item_sets(["b"], LETTERS, 2, name="filter_items")])
+    first, second = [False, False, True, False], [True, False, False, False]
+    assert allowed(both, slice(0, 2)) == [first, second]
+    assert allowed(both, slice(1, 2)) == [second]
+    assert allowed(Candidates(None, [seen]), slice(1, 2)) == [[True, True, False, True]]
+    assert allowed(Candidates(None, []), slice(0, 1)) == [[True] * 4]

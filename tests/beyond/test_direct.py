@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+from scipy.sparse import csr_array
+
+from cfnade.beyond import direct as module
+from cfnade.beyond.closed_form import item_item_weights
+from cfnade.beyond.direct import (
+    N_CANDIDATES,
+    NeighbourRegression,
+    add_direct,
+    direct_weight,
+    non_negative_weights,
+    usual_candidates,
+)
+
+L2, DROPOUT = 7.0, 0.4
+TINY = 1e-4
+
+
+def regressed_one_by_one(counts, n_candidates):
+    """Each item's candidates and their weights, one system at a time in float64."""
+    X = (counts.toarray() > 0).astype(float)
+    gram = X.T @ X
+    penalty = L2 + np.diag(gram) * DROPOUT / (1 - DROPOUT)
+    found = []
+    for item in range(len(gram)):
+        others = [other for other in range(len(gram)) if other != item]
+        explained = {o: gram[o, item] ** 2 / (gram[o, o] + penalty[o]) for o in others}
+        best = sorted(others, key=lambda other: -explained[other])[:n_candidates]
+        system = gram[np.ix_(best, best)] + np.diag(penalty[best])
+        root = np.linalg.cholesky(system)  # b A b - 2 b y is |root' b - inv(root) y|^2 and a rest
+        weights, _ = nnls(root.T, np.linalg.solve(root, gram[best, item]))
+        found.append({o: w for o, w in zip(best, weights, strict=True) if w > TINY})
+    return found
+
+
+def as_dicts(neighbours, weight):
+    rows = zip(neighbours, weight, strict=True)
+    return [{o: w for o, w in zip(*row, strict=True) if w > TINY} for row in rows]
+
+
+@pytest.fixture
+def many_counts(rng):
+    """Likes with different numbers of watchers, so that no two candidates explain as much."""
+    shares = rng.uniform(0.1, 0.6, size=14)
+    return csr_array((rng.random((400, 14)) < shares).astype(float))
+
+
+@pytest.mark.parametrize("dense_up_to", [0, 100])
+@pytest.mark.parametrize("n_candidates", [3, 8, 50])
+def test_equals_one_small_regression_for_each_item(
+    many_counts, n_candidates, dense_up_to, monkeypatch
+):
+    monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
+    monkeypatch.setattr(module, "_ITEMS", 5)  # several blocks
+    regression = NeighbourRegression(many_counts, DROPOUT, n_candidates)
+    found = as_dicts(*regression.neighbours(L2, 13))
+    expected = regressed_one_by_one(many_counts, n_candidates)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine == pytest.approx(theirs, abs=TINY)
+
+
+def test_where_no_weight_would_be_negative_it_is_the_closed_form(rng):
+    taste = rng.random((400, 1)) < 0.5  # all items of one taste: each speaks for all others
+    counts = csr_array((rng.random((400, 9)) < np.where(taste, 0.8, 0.2)).astype(float))
+    neighbours, weight = NeighbourRegression(counts, DROPOUT).neighbours(L2, 8)
+    closed = item_item_weights(counts, L2, DROPOUT)
+    assert (closed >= 0.0).all()
+    np.testing.assert_allclose(direct_weight(neighbours, weight).toarray(), closed, atol=TINY)
+
+
+def test_the_strongest_come_first_and_the_rest_is_cut(many_counts):
+    regression = NeighbourRegression(many_counts, DROPOUT)
+    neighbours, weight = regression.neighbours(L2, 13)
+    assert (np.diff(weight, axis=1) <= 0).all()
+    few, few_weights = regression.neighbours(L2, 4)
+    np.testing.assert_array_equal(few, neighbours[:, :4])
+    np.testing.assert_array_equal(few_weights, weight[:, :4])
+
+
+def test_a_large_catalogue_is_counted_on_some_of_many_users(many_counts, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_UP_TO", 0)
+    monkeypatch.setattr(module, "MOST_USERS", 200)  # of 400: every other one
+    found = NeighbourRegression(many_counts, DROPOUT).neighbours(L2, 13)
+    expected = regressed_one_by_one(many_counts[::2], 100)
+    for mine, theirs in zip(as_dicts(*found), expected, strict=True):
+        assert mine == pytest.approx(theirs, abs=TINY)
+
+
+def test_no_other_weights_would_be_better(rng):
+    watched = (rng.random((20, 60, 12)) < 0.4).astype(np.float32)
+    systems = watched.transpose(0, 2, 1) @ watched + 0.5 * np.eye(12, dtype=np.float32)
+    wanted = rng.normal(size=(20, 12)).astype(np.float32) * 10
+    wanted[0] = 0.0
+    weights = non_negative_weights(systems, wanted)
+    slope = np.einsum("sij,sj->si", systems, weights) - wanted
+    assert (weights[0] == 0.0).all() and (weights >= 0.0).all()
+    assert (slope[weights == 0.0] > -1e-2).all()  # rising would cost
+    np.testing.assert_allclose(slope[weights > 0.0], 0.0, atol=1e-3)
+    assert 0.2 < (weights > 0.0).mean() < 0.8
+
+
+def test_items_with_the_same_watchers_share_the_weight_whatever_the_penalty():
+    counts = csr_array(np.repeat((np.arange(20_000) % 2 == 0)[:, None], 6, axis=1).astype(float))
+    _, weight = NeighbourRegression(counts).neighbours(1e-6, 5)
+    np.testing.assert_allclose(weight, 0.2, atol=1e-3)
+
+
+def test_many_items_have_twice_the_candidates(many_counts, monkeypatch):
+    assert usual_candidates(module.DENSE_UP_TO) == N_CANDIDATES
+    assert usual_candidates(module.DENSE_UP_TO + 1) == 2 * N_CANDIDATES
+    monkeypatch.setattr(module, "N_CANDIDATES", 4)
+    assert NeighbourRegression(many_counts).n_candidates == 4
+    monkeypatch.setattr(module, "DENSE_UP_TO", 10)
+    assert NeighbourRegression(many_counts).n_candidates == 8
+
+
+@pytest.mark.parametrize("dense_up_to", [0, 100])
+def test_items_that_nothing_speaks_for_have_themselves_with_weight_0(dense_up_to, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
+    counts = csr_array(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
+    neighbours, weight = NeighbourRegression(counts).neighbours(1.0, 5)  # more than there are
+    assert neighbours.shape == weight.shape == (3, 5)
+    assert neighbours[1].tolist() == [1] * 5 and (weight[1] == 0).all()
+    assert neighbours[0].tolist() == [2, 0, 0, 0, 0] and weight[0, 0] > 0
+    assert direct_weight(neighbours, weight).toarray()[2, 0] == weight[0, 0]
+
+
+@pytest.mark.parametrize("n_users", [0, 1, 5])
+def test_what_is_added_to_the_logits_is_the_product_with_the_likes(rng, n_users):
+    neighbours = rng.integers(9, size=(9, 4))  # one may be there twice: both weights count
+    weight = direct_weight(neighbours, rng.random((9, 4)).astype(np.float32))
+    liked = csr_array(rng.random((n_users, 9)) * (rng.random((n_users, 9)) < 0.4))
+    before = rng.normal(size=(n_users, 9)).astype(np.float32)
+    logits = before.copy()
+    add_direct(logits, liked, weight)
+    expected = before + (liked.toarray() > 0) @ weight.toarray()
+    np.testing.assert_allclose(logits, expected, atol=1e-5)

@@ -1,0 +1,325 @@
+"""More data for a trained model: new rows, new items, the rest kept or trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array, csr_matrix, vstack
+
+from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
+from cfnade.data.fingerprint import fingerprint
+from cfnade.fit.pipeline import Callbacks
+from tests.networks import random_counts, random_model
+from tests.test_estimator import SMALL, group_counts
+
+N_KNOWN = 16
+"""Items of the first fit; the last four come later."""
+
+IDS = np.array([f"i{k}" for k in range(20)], dtype=object)
+
+
+def interactions(counts: csr_array, ids=IDS, names=None) -> Interactions:
+    return Interactions(counts, np.arange(counts.shape[0]), ids, names)
+
+
+@pytest.fixture(scope="module")
+def first() -> ImplicitCFNADE:
+    """Fitted on the first items of two taste groups."""
+    known = interactions(group_counts()[:, :N_KNOWN], IDS[:N_KNOWN])
+    settings = {**SMALL, "max_epochs": 60, "validation_share": 0, "popularity_tilt": -0.3}
+    return ImplicitCFNADE(**settings).fit(known)
+
+
+@pytest.fixture
+def model(first, tmp_path) -> ImplicitCFNADE:
+    """The same as a service has it: loaded, with weights that cannot be written to."""
+    first.save(tmp_path / "first")
+    return ImplicitCFNADE.load(tmp_path / "first")
+
+
+@pytest.mark.parametrize("train", ["all", "new"])
+def test_a_new_item_is_recommended_to_its_group(model, train):
+    model.partial_fit(interactions(group_counts()), n_epochs=30, train=train)
+    assert model.n_features_in_ == 20 and model.catalogue_.ids.tolist() == IDS.tolist()
+    new = IDS[N_KNOWN:]
+    ids, _ = model.recommend_for({"i0": 5, "i2": 1, "i4": 3}, n=4, items=new)
+    assert set(ids[:2]) == {"i16", "i18"}
+    ids, _ = model.recommend_for(["i17", "i19"], n=6)  # and its history says what it should
+    assert all(int(item[1:]) % 2 == 1 for item in ids)
+
+
+@pytest.mark.parametrize("input_scale", ["history", "alpha", "none"])
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_adding_items_changes_no_score_of_known_ones(input_scale, n_layers):
+    model = random_model(input_scale=input_scale, n_layers=n_layers, alpha=3.0)
+    histories = random_counts(seed=5)
+    before = model.scores(histories)
+    more = random_counts(40, 26, seed=6)
+    ids = np.array([f"i{k}" for k in range(26)], dtype=object)
+    model.partial_fit(interactions(more, ids), n_epochs=0)
+    wider = csr_array((histories.data, histories.indices, histories.indptr), (30, 26))
+    np.testing.assert_allclose(model.scores(wider)[:, :20], before, rtol=1e-6, atol=1e-6)
+    assert model.epochs_ == [] and len(model.partial_fits_) == 1
+
+
+def test_training_new_items_alone_leaves_the_others_to_the_bit(model):
+    before, distributions = model.scorer_.network.weights, model.scorer_.relative_rating
+    histories = group_counts()[:, :N_KNOWN]
+    scores = model.scores(histories)
+    model.partial_fit(interactions(group_counts()), n_epochs=5, train="new")
+    after = model.scorer_.network.weights
+    assert after.keys() == before.keys()
+    for name, weight in before.items():
+        kept = after[name][:N_KNOWN] if after[name].shape[0] == 20 else after[name]
+        if name == "dislike_weight":  # in units of the number of items
+            weight = weight * np.float32(20 / N_KNOWN)
+        np.testing.assert_array_equal(kept, weight, err_msg=name)
+    for name in ("like_weight", "output_weight"):
+        assert np.abs(after[name][N_KNOWN:]).min() > 0
+    known = model.scorer_.relative_rating
+    n_entries = distributions.distinct_counts_.size
+    np.testing.assert_array_equal(
+        known.distinct_counts_[:n_entries], distributions.distinct_counts_
+    )
+    wider = csr_array((histories.data, histories.indices, histories.indptr), (60, 20))
+    np.testing.assert_allclose(model.scores(wider)[:, :N_KNOWN], scores, rtol=1e-6, atol=1e-6)
+
+
+def test_training_all_moves_known_items_too(model):
+    before = {n: np.array(w) for n, w in model.scorer_.network.weights.items()}
+    model.partial_fit(interactions(group_counts()), n_epochs=2)
+    own = slice(model.scorer_.network.config.n_own)
+    for name in ("like_weight", "output_weight", "dislike_weight"):
+        now = model.scorer_.network.weights[name][:N_KNOWN, own]
+        assert (now != before[name][:, own]).any(), name
+    assert (model.scorer_.network.weights["output_bias"][:N_KNOWN] != before["output_bias"]).any()
+
+
+def test_more_rows_of_known_items_are_learnt_from(first, model):
+    """Someone new: people who have i0 have i1 as well, across the groups."""
+    rows = np.zeros((200, N_KNOWN))
+    rows[:, [0, 1]] = 1.0
+    rows[::2, 2] = rows[1::2, 3] = 1.0  # something else, so that not all are alike
+    model.partial_fit(interactions(csr_array(rows), IDS[:N_KNOWN]), n_epochs=20)
+    ids, _ = model.recommend_for(["i0", "i2"], n=1)
+    assert ids.tolist() == ["i1"]
+    assert first.recommend_for(["i0", "i2"], n=1)[0].tolist() != ["i1"]
+    assert model.n_features_in_ == N_KNOWN
+
+
+def test_counts_are_merged_into_the_distributions(model):
+    more = group_counts()[:30] * 2
+    model.partial_fit(interactions(more), n_epochs=1)
+    known = group_counts()[:, :N_KNOWN]
+    wider = csr_array((known.data, known.indices, known.indptr), (60, 20))
+    expected = RelativeRating().fit(vstack([wider, more], format="csr"))
+    merged = model.scorer_.relative_rating
+    np.testing.assert_array_equal(merged.distinct_counts_, expected.distinct_counts_)
+    np.testing.assert_array_equal(merged.n_watchers_up_to_, expected.n_watchers_up_to_)
+
+
+def test_distributions_that_were_given_are_used_as_they_are():
+    given = RelativeRating().fit(group_counts())
+    known = RelativeRating().fit(group_counts()[:, :N_KNOWN])
+    for relative_rating in (given, known):
+        model = ImplicitCFNADE(**SMALL).fit(group_counts()[:, :N_KNOWN])
+        model.set_params(relative_rating=relative_rating).partial_fit(group_counts(), n_epochs=1)
+        used = model.scorer_.relative_rating
+        np.testing.assert_array_equal(used.n_watchers_up_to_, given.n_watchers_up_to_)
+
+
+def test_known_items_keep_their_neighbours_unless_the_data_is_no_smaller(model):
+    before = np.array(model.scorer_.network.weights["neighbour_weight"])
+    model.partial_fit(interactions(group_counts()[:20]), n_epochs=1)
+    after = model.scorer_.network.weights["neighbour_weight"]
+    np.testing.assert_array_equal(after[:N_KNOWN], before)
+    assert (after[N_KNOWN:, 0] > 0).all()
+    model.partial_fit(interactions(group_counts()), n_epochs=1)
+    found = model.scorer_.network.weights
+    assert (found["neighbour_weight"][:N_KNOWN] != before).any()
+    assert (found["neighbours"][:N_KNOWN] >= N_KNOWN).any()  # new ones may speak for them now
+
+
+def test_too_many_items_for_the_direct_path_have_no_neighbours(model, monkeypatch):
+    monkeypatch.setattr("cfnade.beyond.readout.DIRECT_UP_TO", 18)
+    model.partial_fit(interactions(group_counts()), n_epochs=1, train="new")
+    assert (model.scorer_.network.weights["neighbour_weight"][N_KNOWN:] == 0).all()
+    assert np.isfinite(model.scores(group_counts())).all()
+
+
+@pytest.mark.parametrize("train", ["all", "new"])
+def test_the_tilt_of_the_readout_is_no_part_of_training(first, train):
+    """Training that moves nothing leaves the bias of known items where it was."""
+    model = ImplicitCFNADE(**{**SMALL, "popularity_tilt": -0.3, "direct": False})
+    model.fit(interactions(group_counts()[:, :N_KNOWN], IDS[:N_KNOWN]))
+    bias = np.array(model.scorer_.network.weights["output_bias"])
+    model.set_params(learning_rate=1e-12).partial_fit(interactions(group_counts()), train=train)
+    after = model.scorer_.network.weights["output_bias"]
+    np.testing.assert_allclose(after[:N_KNOWN], bias, atol=1e-5)
+
+
+def test_same_seed_same_model_and_other_orderings_each_time(first, tmp_path):
+    first.save(tmp_path / "first")
+
+    def again(n_times: int) -> ImplicitCFNADE:
+        model = ImplicitCFNADE.load(tmp_path / "first")
+        for _ in range(n_times):
+            model.partial_fit(interactions(group_counts()), n_epochs=2)
+        return model
+
+    one, other = again(2), again(2)
+    np.testing.assert_array_equal(one.scores(group_counts()), other.scores(group_counts()))
+    assert one.epochs_[0].loss != again(1).epochs_[0].loss
+
+
+def test_the_order_of_columns_makes_no_difference(first, tmp_path):
+    first.save(tmp_path / "first")
+    order = np.random.default_rng(0).permutation(20)
+    scores = []
+    for ids, counts in ((IDS, group_counts()), (IDS[order], group_counts()[:, order])):
+        model = ImplicitCFNADE.load(tmp_path / "first").partial_fit(interactions(counts, ids))
+        columns = [model.catalogue_.column_of[item] for item in IDS]
+        histories = group_counts()[:, [IDS.tolist().index(i) for i in model.catalogue_.ids]]
+        scores.append(model.scores(histories)[:, columns])
+    # the orderings differ, the model is about the same
+    assert np.corrcoef(scores[0].ravel(), scores[1].ravel())[0, 1] > 0.95
+
+
+def test_save_and_load_keep_it_and_where_it_came_from(model, tmp_path):
+    data = interactions(group_counts())
+    n_epochs = model.best_epoch_
+    model.partial_fit(data, n_epochs=3, train="new").save(tmp_path / "second")
+    loaded = ImplicitCFNADE.load(tmp_path / "second")
+    np.testing.assert_array_equal(loaded.scores(group_counts()), model.scores(group_counts()))
+    assert loaded.data_fingerprint_ == model.data_fingerprint_ != fingerprint(data)
+    assert loaded.partial_fits_ == [
+        {"data_fingerprint": fingerprint(data), "n_epochs": 3, "train": "new", "n_new_items": 4}
+    ]
+    assert (loaded.best_epoch_, loaded.validation_mpr_) == (n_epochs + 3, None)
+    loaded.partial_fit(data, n_epochs=1)
+    assert len(loaded.partial_fits_) == 2 and len(model.partial_fits_) == 1
+    assert loaded.fit(group_counts()).partial_fits_ == []
+
+
+def test_what_is_not_fitted_is_fitted():
+    fitted = ImplicitCFNADE(**SMALL).fit(group_counts())
+    model = ImplicitCFNADE(**SMALL)
+    assert model.partial_fit(group_counts(), n_epochs=1) is model
+    np.testing.assert_array_equal(model.scores(group_counts()), fitted.scores(group_counts()))
+    assert model.partial_fits_ == []
+
+
+@pytest.mark.parametrize("matrix", [csr_matrix, csr_array])
+def test_a_matrix_may_have_more_columns_to_the_right(matrix):
+    model = ImplicitCFNADE(**SMALL).fit(matrix(group_counts()[:, :N_KNOWN]))
+    model.partial_fit(matrix(group_counts()), n_epochs=1)
+    assert model.catalogue_.ids.tolist() == list(range(20))
+    assert model.recommend(0, matrix(group_counts())[[0]], N=3)[0].shape == (3,)
+
+
+def test_a_matrix_without_ids_can_do_no_more_than_that(model):
+    with pytest.raises(DataError, match=r"the model's 16 items as its first columns, got 3"):
+        model.partial_fit(csr_array(np.ones((2, 3))))
+    with pytest.raises(DataError, match=r"20 columns has 4 items without an id.* like 'i0'"):
+        model.partial_fit(group_counts())
+    model.partial_fit(group_counts()[:, :N_KNOWN], n_epochs=1)  # the model's own columns
+
+
+def test_a_frame_brings_ids_and_a_history_takes_them(model):
+    pairs = group_counts().tocoo()
+    frame = pd.DataFrame({"user": pairs.row, "item": IDS[pairs.col], "count": pairs.data})
+    model.partial_fit(frame, n_epochs=1)
+    assert set(model.catalogue_.ids) == set(IDS)
+    assert model.catalogue_.ids[:N_KNOWN].tolist() == IDS[:N_KNOWN].tolist()
+    assert len(model.recommend_for({"i19": 2}, n=4)[0]) == 4
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [np.arange(20, dtype=np.uint32) * 3, IDS.astype(str),
+     np.arange(20).astype("datetime64[D]"), np.fromiter(((k, "x") for k in range(20)), object, 20)],
+    ids=lambda ids: str(ids.dtype),
+)  # fmt: skip
+def test_ids_of_any_type(ids):
+    known = interactions(group_counts()[:, :N_KNOWN], ids[:N_KNOWN])
+    model = ImplicitCFNADE(**{**SMALL, "max_epochs": 2}).fit(known)
+    model.partial_fit(interactions(group_counts(), ids), n_epochs=1, train="new")
+    assert model.catalogue_.ids.tolist() == ids.tolist()
+    assert model.catalogue_.ids.dtype == ids.dtype
+
+
+def test_an_item_without_users_and_one_without_company_can_be_added(model):
+    counts = np.zeros((62, 22))
+    counts[:60, :20] = group_counts().toarray()
+    counts[60, 21] = 3.0  # i21 is found alone; i20 with nobody
+    ids = np.array([f"i{k}" for k in range(22)], dtype=object)
+    model.partial_fit(interactions(csr_array(counts), ids), n_epochs=2, train="new")
+    assert np.isfinite(model.scores(csr_array(counts))).all()
+    ids, _ = model.recommend_for(["i0", "i2"], n=30)
+    assert set(ids[-2:]) <= {"i20", "i21", "i17", "i19"}
+
+
+def test_wrong_use_is_told_and_changes_nothing(model):
+    before = model.scores(group_counts()[:, :N_KNOWN])
+    good = interactions(group_counts())
+    for wrong in ({"n_epochs": -1}, {"n_epochs": 2.5}, {"n_epochs": True}):
+        with pytest.raises(ConfigError, match="n_epochs must be a whole number"):
+            model.partial_fit(good, **wrong)
+    with pytest.raises(ConfigError, match="train must be all or new, got 'old'"):
+        model.partial_fit(good, train="old")
+    with pytest.raises(DataError, match="knows none of the items"):
+        model.partial_fit(interactions(group_counts(), np.arange(20)))
+    with pytest.raises(DataError, match="sparse"):
+        model.partial_fit(group_counts().toarray())
+    with pytest.raises(DataError, match="nothing to learn from"):
+        model.partial_fit(csr_array((3, N_KNOWN)))
+    with pytest.raises(ConfigError, match="learning_rate"):
+        model.set_params(learning_rate=-1.0).partial_fit(good)
+    assert model.n_features_in_ == N_KNOWN and model.partial_fits_ == []
+    np.testing.assert_array_equal(model.scores(group_counts()[:, :N_KNOWN]), before)
+
+
+def test_new_items_alone_without_any_change_nothing(model):
+    histories = group_counts()[:, :N_KNOWN]
+    before = model.scores(histories)
+    model.partial_fit(interactions(histories, IDS[:N_KNOWN]), train="new")
+    np.testing.assert_allclose(model.scores(histories), before, rtol=1e-6)
+    assert model.epochs_ == []
+
+
+def test_names_of_new_items_are_taken_over(first, tmp_path):
+    names = np.array([f"Film {k}" for k in range(20)], dtype=object)
+    first.save(tmp_path / "first")
+    model = ImplicitCFNADE.load(tmp_path / "first")
+    model.partial_fit(interactions(group_counts(), names=names), n_epochs=0)
+    assert model.catalogue_.label("i19") == "Film 19"
+
+
+def test_callbacks_hear_of_every_epoch(model):
+    epochs: list[int] = []
+    callbacks = Callbacks(on_epoch=lambda epoch: epochs.append(epoch.number))
+    model.partial_fit(interactions(group_counts()), n_epochs=3, callbacks=callbacks)
+    assert epochs == [1, 2, 3] == [epoch.number for epoch in model.epochs_]
+
+
+def test_factors_are_no_part_of_what_is_trained(first):
+    assert first.scorer_.network.config.n_linear > 0
+    known = interactions(group_counts()[:40, :N_KNOWN], IDS[:N_KNOWN])
+    grown = ImplicitCFNADE(**first.get_params())
+    grown.__dict__.update(first.__dict__)
+    grown.partial_fit(known, n_epochs=3)
+    before, after = first.scorer_.network, grown.scorer_.network
+    own = before.config.n_own
+    assert after.config.n_own == own
+    for name in ("like_weight", "output_weight"):
+        linear, trained = (
+            (network.weights[name][:, own:], network.weights[name][:, :own])
+            for network in (before, after)
+        )
+        np.testing.assert_array_equal(linear[0], trained[0])  # fewer pairs than before: kept
+        assert np.abs(linear[1] - trained[1]).max() > 0.01
+    assert after.config.n_linear == before.config.n_linear
+    grown.partial_fit(interactions(group_counts()), n_epochs=1)  # more pairs: found anew
+    assert grown.scorer_.network.config.n_linear == 10
+    assert grown.scorer_.network.weights["like_weight"].shape == (20, own + 10)

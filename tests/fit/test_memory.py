@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from cfnade import ImplicitCFNADE
+from cfnade.errors import ConfigError
+from cfnade.fit.memory import parse_bytes, plan_memory, plan_recommending
+from cfnade.model.config import ModelConfig, TrainingConfig
+from tests.networks import random_counts
+
+SIZE = {"n_users": 444_480, "n_pairs": 16_000_000, "model": ModelConfig(17_348)}
+PAPER = {**SIZE, "training": TrainingConfig()}
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("4GB", 4 * 10**9), ("512 MiB", 2**29), ("1.5g", 1_500_000_000), ("2e9", 2 * 10**9), (7, 7)],
+)
+def test_sizes_are_read_as_people_write_them(limit, expected):
+    assert parse_bytes(limit) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "much", "-1GB", "0", "1..5GB", "4XB", "GB"])
+def test_other_texts_are_refused(limit):
+    with pytest.raises(ConfigError, match="memory_limit must be a size such as 4GB"):
+        parse_bytes(limit)
+
+
+def test_a_limit_costs_scores_held_at_once_first_and_the_direct_path_then():
+    smaller = {**PAPER, "model": ModelConfig(12_000)}  # all pairs of items are counted at once
+    free = plan_memory(**smaller, direct=True)
+    assert free == plan_memory(**smaller, direct=True, limit=free.total)
+    tight = plan_memory(**smaller, direct=True, limit=free.total - 10**7)
+    assert tight.direct == free.direct and tight.total <= free.total - 10**7
+    assert tight.block < free.block
+    tighter = plan_memory(**smaller, direct=True, limit=free.total - 3 * 10**8)
+    assert tighter.direct == 0 and tighter.block == free.block
+    with pytest.raises(ConfigError, match=r"more than the limit of 1\.0 GB; allow more"):
+        plan_memory(**PAPER, direct=True, limit=10**9)
+
+
+def test_several_networks_and_factors_take_room_and_a_refusal_names_them():
+    small = {**PAPER, "n_users": 2_000, "n_pairs": 80_000}
+    one, four = (plan_memory(**small, direct=True, n_networks=n) for n in (1, 4))
+    assert one.wide == 0 and four.wide == 3 * 4 * 3 * 17_348 * 4 * 256
+    assert four.total - one.total == four.wide and "the whole network" in four.describe()
+    both = plan_memory(**small, direct=False, n_networks=4, n_factors=256)
+    assert both.wide == 1.25 * four.wide and both.factors > 4 * 256 * (2_000 + 17_348)
+    with pytest.raises(ConfigError, match="n_networks=1 or factors=False"):
+        plan_memory(**small, direct=True, n_networks=4, limit=10**9)
+
+
+def test_the_papers_scale_takes_less_than_four_gibibytes():
+    assert plan_memory(**PAPER, direct=True).total < 4 * 2**30
+
+
+def test_fit_keeps_to_the_limit_and_tells_its_plan(caplog):
+    counts = random_counts(60, 20)
+    small = {"n_hidden": 4, "max_epochs": 2}
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        free = ImplicitCFNADE(**small).fit(counts)
+    assert "fitting takes about 0.4 GB at most" in caplog.text
+    limited = ImplicitCFNADE(**small, memory_limit="410MB").fit(counts)  # small blocks
+    np.testing.assert_allclose(limited.scores(counts), free.scores(counts), rtol=1e-5)
+    with pytest.raises(ConfigError, match="more than the limit"):
+        ImplicitCFNADE(**small, memory_limit="1MB").fit(counts)
+
+
+def test_factors_to_start_from_are_planned_for():
+    plan = plan_memory(**PAPER, direct=False, n_start=256)
+    assert plan.factors > plan.update and not plan.wide
+    assert plan.total > plan_memory(**PAPER, direct=False).total
+    assert "factors 1.4" in plan.describe()
+
+
+def test_recommending_holds_fewer_scores_when_memory_is_short():
+    everyone = {**SIZE, "n": 10}
+    free = plan_recommending(**everyone)
+    assert free.total < 4 * 2**30
+    tight = plan_recommending(**everyone, limit=free.total - 10**7)
+    assert tight.total <= free.total - 10**7 and tight.block < free.block
+    with pytest.raises(ConfigError, match="recommend for fewer users at a time"):
+        plan_recommending(**everyone, limit=10**8)
+
+
+def test_recommend_keeps_to_the_limit_with_the_same_answers(caplog):
+    counts = random_counts(60, 20)
+    model = ImplicitCFNADE(n_hidden=4, max_epochs=2).fit(counts)
+    users = np.arange(60)
+    ids, scores = model.recommend(users, counts, N=3)
+    model.set_params(memory_limit="401MB")
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        limited_ids, limited_scores = model.recommend(users, counts, N=3)
+    assert "recommending takes about 0.4 GB at most" in caplog.text
+    np.testing.assert_array_equal(limited_ids, ids)
+    np.testing.assert_allclose(limited_scores, scores, rtol=1e-5)
+    model.set_params(memory_limit="1MB")
+    with pytest.raises(ConfigError, match="recommending takes"):
+        model.recommend(users, counts, N=3)
+    with pytest.raises(ConfigError, match="train on fewer users at a time"):
+        model.partial_fit(counts)

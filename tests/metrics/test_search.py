@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cfnade.baselines import Popularity
+from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import split_counts
+from cfnade.errors import TrainingError
+from cfnade.metrics.evaluate import mean_percentage_ranking
+from cfnade.metrics.search import Trial, Validation, coordinate_search
+
+GRID = {"a": (1, 2, 3, 4, 5), "b": (0.1, 1.0, 10.0)}
+
+
+def bowl(settings):
+    """Lowest at a = 4, b = 10."""
+    return Trial(settings, (settings["a"] - 4) ** 2 + (np.log10(settings["b"]) - 1) ** 2)
+
+
+def test_the_lowest_point_of_a_bowl_is_found_without_trying_everything():
+    search = coordinate_search(bowl, {"a": 1, "b": 0.1}, GRID, max_trials=100)
+    assert search.best.settings == {"a": 4, "b": 10.0}
+    assert len(search.trials) < 15
+
+
+def test_the_walk_begins_at_the_best_of_several_starts():
+    def two_valleys(settings):
+        return Trial(settings, {0: 5.0, 1: 1.0, 2: 5.0, 3: 9.0, 4: 8.0, 5: 7.0}[settings["a"]])
+
+    grid = {"a": (0, 1, 2, 3, 4, 5)}
+    assert coordinate_search(two_valleys, {"a": 4}, grid, max_trials=9).best.cost == 7.0
+    search = coordinate_search(two_valleys, {"a": 4}, grid, max_trials=9, other_starts=[{"a": 0}])
+    assert [trial.settings["a"] for trial in search.trials] == [4, 0, 1, 2]
+    assert search.best.cost == 1.0
+
+
+def test_no_settings_are_tried_twice_nor_more_than_allowed():
+    tried = []
+
+    def attempt(settings):
+        tried.append(tuple(settings.items()))
+        return bowl(settings)
+
+    coordinate_search(attempt, {"a": 3, "b": 1.0}, GRID, max_trials=100)
+    assert len(tried) == len(set(tried))
+    for most in (1, 2, 4):
+        assert (
+            len(coordinate_search(bowl, {"a": 1, "b": 0.1}, GRID, max_trials=most).trials) == most
+        )
+
+
+def test_what_is_not_searched_is_passed_on_and_trials_are_reported():
+    reported = []
+    search = coordinate_search(
+        lambda settings: Trial({**settings, "found": 7}, 1.0),
+        {"a": 2, "fixed": "x"},
+        {"a": (1, 2)},
+        max_trials=9,
+        on_trial=lambda done, most, trial: reported.append((done, most, trial.settings["a"])),
+    )
+    assert search.best.settings == {"a": 2, "fixed": "x", "found": 7}
+    assert reported == [(1, 9, 2), (2, 9, 1)]
+
+
+def test_a_failed_trial_counts_as_the_worst_and_the_search_goes_on(caplog):
+    def attempt(settings):
+        if settings["a"] == 3:
+            raise TrainingError("diverged")
+        return bowl(settings)
+
+    search = coordinate_search(attempt, {"a": 2, "b": 10.0}, GRID, max_trials=9)
+    assert search.best.settings == {"a": 2, "b": 10.0}
+    assert "diverged" in caplog.text
+    with pytest.raises(TrainingError, match="none of 1 settings could be fitted"):
+        coordinate_search(attempt, {"a": 3}, {"a": (3,)}, max_trials=1)
+
+
+def test_with_nothing_to_search_there_is_one_trial():
+    assert len(coordinate_search(lambda s: Trial(s, 1.0), {}, {}, max_trials=5).trials) == 1
+
+
+def test_validation_holds_no_test_part_and_judges_on_what_was_held_out(counts):
+    assert {f.name for f in dataclasses.fields(Validation)} == {
+        "train",
+        "held_out",
+        "relative_rating",
+    }
+    split = split_counts(counts)
+    scorer = Popularity().fit(split.train)
+    relevance = RelativeRating().fit(split.train).transform(split.validation)
+    expected = mean_percentage_ranking(scorer, split.train, split.validation, relevance)
+    assert Validation(split.train, split.validation).mpr(scorer) == pytest.approx(expected)

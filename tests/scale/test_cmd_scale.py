@@ -1,0 +1,86 @@
+"""The commands, as people run them, on the cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cfnade.cli import main as cli
+from cfnade.errors import DataError
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.scale.session import format_of, read_frame
+from tests.scale.cluster import environment
+
+pytestmark = pytest.mark.scale
+
+
+def cfnade(cluster, *arguments):
+    conf = [f"--conf={name}={value}" for name, value in cluster.settings().items()]
+    command = [sys.executable, "-m", "cfnade", *map(str, arguments)]
+    return subprocess.run(
+        [*command, "--master", cluster.url, *conf],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
+    ready, model, out = tmp_path / "ready", tmp_path / "model", tmp_path / "out"
+    done = cfnade(
+        cluster, "scale", "prepare", plays, "--out", ready, "--shards", 2, "--validation-users",
+        100, "--json", "-",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["n_users"] == 400 and facts["n_validation_pairs"] > 0
+    assert cli.run(
+        ["scale", "train", str(ready), "--out", str(model), "--set", "n_hidden=8", "--set",
+         "max_epochs=2", "--set", "batch_size=100"]
+    ) == 0  # fmt: skip
+    fitted = ImplicitCFNADE.load(model)
+    assert fitted.n_features_in_ == facts["n_items"] and fitted.validation_mpr_ < 50
+    done = cfnade(cluster, "scale", "score", model, "--data", ready, "--out", out, "-n", 3)
+    assert done.returncode == 0, done.stderr
+    assert "n users" in done.stdout and "400" in done.stdout
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_source_that_is_not_there_is_told(spark, tmp_path):
+    with pytest.raises(DataError, match=r"Spark cannot read .*no\.csv as csv"):
+        read_frame(spark, str(tmp_path / "no.csv"))
+    with pytest.raises(DataError, match="Spark cannot read nothing as table"):
+        read_frame(spark, "nothing", "table")
+    assert [format_of(name) for name in ("a.csv.gz", "b", "c.orc", "d.jsonl")] == [
+        "csv",
+        "parquet",
+        "orc",
+        "json",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_of_tabbed_files_is_read_as_such(spark, tmp_path):
+    folder = tmp_path / "plays"
+    folder.mkdir()
+    for name in ("a.tsv", "b.tsv"):
+        (folder / name).write_text("user\titem\n1,5\tx\n")
+    (folder / "_SUCCESS").touch()
+    frame = read_frame(spark, str(folder))
+    assert format_of(str(folder)) == "csv"
+    assert [tuple(row) for row in frame.collect()] == [("1,5", "x")] * 2
+
+
+def test_wrong_use_ends_in_one_line(capsys, tmp_path):
+    assert cli.run(["scale", "train", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
+    assert "is not a prepared folder" in capsys.readouterr().err
+    wrong = ["scale", "train", str(tmp_path), "--out", str(tmp_path / "m"), "--master", "x"]
+    assert cli.run(wrong) == 2
+    assert "need --spark-processes" in capsys.readouterr().err
+    wrong = ["scale", "prepare", "x.csv", "--out", str(tmp_path / "m"), "--conf", "nonsense"]
+    assert cli.run(wrong) == 2
+    assert "--conf takes NAME=VALUE" in capsys.readouterr().err

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from cfnade.answer.recommendation_file import write_recommendations
+from cfnade.data.ingest import read_interactions
+from cfnade.errors import DataError
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.scale.prepared import Prepared
+from cfnade.scale.spark_scoring import Asked, score, score_prepared
+from tests.scale.cluster import Cluster, environment
+
+pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def model(plays, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "model"
+    settings = {"n_hidden": 16, "max_epochs": 3, "validation_share": 0.0, "random_state": 0}
+    ImplicitCFNADE(**settings).fit(read_interactions(plays)).save(folder)
+    return folder
+
+
+def rows_of(path):
+    """Recommendations by user: item ids in their order, and probabilities."""
+    import pandas as pd
+
+    frame = pd.read_parquet(path).sort_values(["user_id", "rank"])
+    groups = frame.groupby("user_id")
+    assert all(group["rank"].tolist() == list(range(1, len(group) + 1)) for _, group in groups)
+    return {user: (g["item_id"].tolist(), g["probability"].to_numpy()) for user, g in groups}
+
+
+def alone(model, plays, path, n=10, **filters):
+    """What one machine writes."""
+    loaded, table = ImplicitCFNADE.load(model), read_interactions(plays)
+    histories = loaded.catalogue_.align(table, unknown="ignore")
+    write_recommendations(loaded, histories, table.user_ids, path, n, **filters)
+    return rows_of(path)
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for user, (items, probabilities) in expected.items():
+        assert found[user][0] == items
+        np.testing.assert_allclose(found[user][1], probabilities, rtol=1e-5)
+
+
+def test_the_cluster_recommends_what_one_machine_does_to_the_last_id(spark, model, plays, tmp_path):
+    frame = spark.read.parquet(str(plays)).repartition(3)
+    scored = score(frame, model, tmp_path / "out", partitions=5)
+    expected = alone(model, plays, tmp_path / "alone.parquet")
+    assert_same(rows_of(tmp_path / "out"), expected)
+    assert (scored.n_users, scored.n_unknown_pairs) == (len(expected), 0)
+    assert scored.n_recommendations == sum(len(items) for items, _ in expected.values())
+
+
+def test_filters_mean_the_same(spark, model, plays, tmp_path):
+    filters = {
+        "filter_already_liked_items": False,
+        "filter_items": ["show 99"],
+        "items": [f"show {k}" for k in range(99, 0, -1) if k < 15 or k == 99],
+    }
+    known = set(ImplicitCFNADE.load(model).catalogue_.ids.tolist())
+    filters["items"] = [item for item in filters["items"] if item in known]
+    frame = spark.read.parquet(str(plays))
+    score(frame, model, tmp_path / "out", Asked(3, **filters), partitions=2)
+    expected = alone(model, plays, tmp_path / "alone.parquet", n=3, **filters)
+    assert_same(rows_of(tmp_path / "out"), expected)
+
+
+def test_a_prepared_folder_is_scored_by_whole_histories(spark, model, plays, prepared, tmp_path):
+    score_prepared(spark, prepared, model, tmp_path / "out")
+    assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
+    n_files = len(list((tmp_path / "out").glob("part-*.parquet")))
+    assert n_files == len(Prepared.open(prepared).shards) == 4  # each shard was a task
+
+
+def test_ids_that_are_numbers_stay_numbers_of_any_width(spark, plays, tmp_path):
+    import pandas as pd
+
+    frame = pd.read_parquet(plays)
+    frame["user"] = frame["user"].str.removeprefix("u").astype("int64") + 2**40
+    frame["item"] = frame["item"].str.removeprefix("show ").astype("int32")
+    numbers, model = tmp_path / "numbers.parquet", tmp_path / "model"
+    frame.to_parquet(numbers, index=False)
+    settings = {"n_hidden": 4, "max_epochs": 1, "validation_share": 0.0}
+    ImplicitCFNADE(**settings).fit(read_interactions(numbers)).save(model)
+    score(spark.read.parquet(str(numbers)), model, tmp_path / "out", partitions=2)
+    found = rows_of(tmp_path / "out")
+    assert min(found) >= 2**40
+    assert_same(found, alone(model, numbers, tmp_path / "alone.parquet"))
+
+
+def test_items_that_the_model_lacks_are_left_out_and_counted(spark, model, plays, tmp_path):
+    table = spark.read.parquet(str(plays))
+    strange = spark.createDataFrame([("u0001", "radio", 3), ("new", "radio", 1)], table.schema)
+    scored = score(table.union(strange), model, tmp_path / "out", partitions=2)
+    assert scored.n_unknown_pairs == 2
+    found = rows_of(tmp_path / "out")
+    assert len(found.pop("new")[0]) == 10  # nothing is known of them: what an empty history gets
+    assert_same(found, alone(model, plays, tmp_path / "alone.parquet"))
+    with pytest.raises(DataError, match="knows none of the items"):
+        score(strange, model, tmp_path / "none", partitions=1)
+
+
+def test_a_default_file_system_elsewhere_changes_nothing(spark, model, prepared, tmp_path):
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    try:
+        scored = score_prepared(spark, prepared, model, tmp_path / "out")
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert scored.n_users == len(rows_of(tmp_path / "out")) == 400
+
+
+def test_an_executor_that_comes_after_scoring_finds_what_it_asks_for(
+    spark, model, prepared, tmp_path
+):
+    score_prepared(spark, prepared, model, tmp_path / "out")
+    context = spark.sparkContext._jsc.sc()
+
+    def executors():
+        ids = context.getExecutorIds()
+        return {ids.apply(k) for k in range(ids.size())}
+
+    before, until = executors(), time.monotonic() + 120
+    for number in before:  # all that were there when the model was shipped
+        assert context.killAndReplaceExecutor(number)
+    while not executors() or executors() & before:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    found = spark.range(0, 40, 1, 4).mapInArrow(lambda batches: batches, "id bigint").count()
+    assert found == 40
+    score_prepared(spark, prepared, model, tmp_path / "again")
+    assert_same(rows_of(tmp_path / "again"), rows_of(tmp_path / "out"))
+
+
+def test_only_recommendations_are_replaced_and_a_failed_job_can_be_tried_again(
+    spark, model, prepared, tmp_path
+):
+    out = tmp_path / "out"
+    (out / "_temporary").mkdir(parents=True)  # what a job that was killed leaves
+    score_prepared(spark, prepared, model, out)
+    before = rows_of(out)
+    with pytest.raises(Exception, match="nothing of the kind"):
+        # The model lacks this item, which only the tasks find out.
+        score_prepared(spark, prepared, model, out, Asked(3, filter_items=["nothing of the kind"]))
+    assert_same(rows_of(out), before)
+    score_prepared(spark, prepared, model, out, Asked(3))
+    assert {len(items) for items, _ in rows_of(out).values()} == {3}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    other = tmp_path / "other"
+    spark.range(3).write.parquet(str(other))
+    with pytest.raises(DataError, match="holds more than recommendations"):
+        score_prepared(spark, prepared, model, other)
+    (out / "letter.txt").write_text("dear")
+    with pytest.raises(DataError, match="holds more than recommendations"):
+        score_prepared(spark, prepared, model, out)
+    assert spark.read.parquet(str(other)).count() == 3
+
+
+def test_the_executors_need_no_torch(spark, model, plays, tmp_path):
+    def modules(batches):
+        import sys
+
+        import pyarrow as pa
+
+        from cfnade.scale.spark_scoring import _recommend_batches  # noqa: F401  what a task imports
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"found": ["torch" in sys.modules]})
+
+    found = spark.range(0, 4, 1, 4).mapInArrow(modules, "found boolean").collect()
+    assert {row["found"] for row in found} == {False}
+
+
+@pytest.fixture
+def own_cluster(needs_spark, tmp_path, spark):
+    """A cluster that a test may break."""
+    started = Cluster(tmp_path)
+    try:
+        yield started.start(2)
+    finally:
+        started.stop()
+
+
+def test_a_worker_killed_while_scoring_changes_nothing(own_cluster, model, plays, tmp_path):
+    conf = [f"--conf={name}={value}" for name, value in own_cluster.settings().items()]
+    command = [
+        sys.executable, "-m", "cfnade", "scale", "score", model, "--data", plays, "--out",
+        tmp_path / "out", "--master", own_cluster.url, "--partitions", "60", *conf, "--json", "-",
+    ]  # fmt: skip
+    job = subprocess.Popen(
+        list(map(str, command)),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def n_written():
+        return len([*tmp_path.glob(".out-*/**/part-*.parquet"), *(tmp_path / "out").glob("part-*")])
+
+    until = time.monotonic() + 400
+    while n_written() < 4:  # tasks that are done
+        assert job.poll() is None and time.monotonic() < until, job.communicate()
+        time.sleep(0.02)
+    killed = own_cluster.kill_worker(1)
+    assert len(killed) > 1  # an executor was running on it
+    n_done = n_written()
+    said, told = job.communicate(timeout=500)
+    assert job.returncode == 0, told
+    assert n_done < 60  # it was killed while there was work left
+    expected = alone(model, plays, tmp_path / "alone.parquet")
+    assert_same(rows_of(tmp_path / "out"), expected)
+    assert json.loads(said)["n_users"] == len(expected)

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+import mmap
+import shutil
+import stat
+
+import numpy as np
+import pytest
+
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ArtifactError
+from cfnade.model.config import ModelConfig
+from cfnade.model.inference import NumpyNetwork
+from cfnade.storage.folder import (
+    Artifact,
+    inspect_artifact,
+    load_artifact,
+    read_description,
+    save_artifact,
+)
+
+
+@pytest.fixture
+def artifact(counts, rng) -> Artifact:
+    def normal(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+
+    weights = {
+        "like_weight": normal(20, 4),
+        "dislike_weight": normal(20, 4),
+        "hidden_bias": normal(4),
+        "output_weight": normal(20, 4),
+        "output_bias": normal(20),
+    }
+    names = np.array([f"Film é {i}" for i in range(20)], dtype=object)
+    return Artifact(
+        NumpyNetwork(ModelConfig(n_items=20, n_hidden=4), weights),
+        RelativeRating().fit(counts),
+        Catalogue(np.array([f"f{i}" for i in range(20)], dtype=object), names),
+        {"settings": {"alpha": 30.0}},
+    )
+
+
+def test_save_and_load_change_nothing(artifact, counts, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    loaded = load_artifact(tmp_path / "model")
+    ratings = artifact.relative_rating.transform(counts)
+    np.testing.assert_array_equal(loaded.network.logits(ratings), artifact.network.logits(ratings))
+    np.testing.assert_array_equal(
+        loaded.relative_rating.transform(counts).toarray(), ratings.toarray()
+    )
+    assert loaded.catalogue.ids.tolist() == artifact.catalogue.ids.tolist()
+    assert loaded.catalogue.names.tolist() == artifact.catalogue.names.tolist()
+    assert loaded.info["settings"] == {"alpha": 30.0}
+
+
+def test_the_folder_holds_safetensors_and_json_only(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "items.json", "model.json", "ratings.safetensors", "weights.safetensors",
+    ]  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]  # nothing left beside it
+
+
+def test_the_description_is_read_without_the_weights(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    (tmp_path / "model" / "weights.safetensors").unlink()
+    assert read_description(tmp_path / "model")["network"]["n_hidden"] == 4
+
+
+def test_a_model_in_the_same_place_is_replaced_and_anything_else_refused(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    save_artifact(artifact, tmp_path / "model")
+    load_artifact(tmp_path / "model")
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("keep me")
+    with pytest.raises(ArtifactError, match="not a saved model"):
+        save_artifact(artifact, tmp_path / "letters")
+    assert (tmp_path / "letters" / "dear.txt").read_text() == "keep me"
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "ratings.safetensors", "items.json"])
+def test_a_changed_or_missing_file_is_refused(artifact, tmp_path, name):
+    save_artifact(artifact, tmp_path / "model")
+    path = tmp_path / "model" / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="checksum differs"):
+        load_artifact(tmp_path / "model")
+    path.unlink()
+    with pytest.raises(ArtifactError, match=f"{name} is missing"):
+        load_artifact(tmp_path / "model")
+
+
+def test_a_missing_damaged_or_newer_model_is_refused_in_one_line(artifact, tmp_path):
+    with pytest.raises(ArtifactError, match="there is no model in"):
+        load_artifact(tmp_path / "none")
+    save_artifact(artifact, tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    described = json.loads(path.read_text())
+    for text, message in [
+        ("{", "damaged"),
+        ("[]", "does not describe a model"),
+        (json.dumps({**described, "format": 99}), "has format 99, this version of cfnade reads 1"),
+        (json.dumps({**described, "cfnade_version": "9"}), "checksum differs"),
+        (path.read_text()[:-20], "damaged"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(ArtifactError, match=message) as refused:
+            load_artifact(tmp_path / "model")
+        assert "\n" not in str(refused.value)
+
+
+def test_a_truncated_file_is_refused_even_unverified(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    path = tmp_path / "model" / "weights.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    for verify in (True, False):
+        with pytest.raises(ArtifactError, match="its size is"):
+            load_artifact(tmp_path / "model", verify=verify)
+
+
+def test_arrays_are_views_on_the_mapped_file_and_cannot_be_written(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    loaded = load_artifact(tmp_path / "model")
+    ratings = loaded.relative_rating
+    for array in [*loaded.network.weights.values(), ratings.distinct_counts_]:
+        owner = array
+        while isinstance(owner, np.ndarray):
+            assert not owner.flags.owndata and not owner.flags.writeable
+            owner = owner.base
+        assert isinstance(owner.obj if isinstance(owner, memoryview) else owner, mmap.mmap)
+
+
+def test_a_loaded_model_goes_on_after_its_folder_was_replaced(artifact, counts, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    loaded = load_artifact(tmp_path / "model", verify=False)
+    ratings = artifact.relative_rating.transform(counts)
+    expected = artifact.network.logits(ratings)
+    artifact.network.weights["output_weight"] = np.zeros((20, 4), dtype=np.float32)
+    save_artifact(artifact, tmp_path / "model")
+    np.testing.assert_array_equal(loaded.network.logits(ratings), expected)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "model.json"])
+def test_a_crash_leaves_the_old_model_and_nothing_beside_it(artifact, tmp_path, monkeypatch, name):
+    save_artifact(artifact, tmp_path / "model")
+    before = (tmp_path / "model" / "model.json").read_bytes()
+
+    def stop(path):
+        if path.name == name:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("cfnade.storage.folder.flush_to_disk", stop)
+    with pytest.raises(KeyboardInterrupt):
+        save_artifact(artifact, tmp_path / "model")
+    assert (tmp_path / "model" / "model.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    load_artifact(tmp_path / "model")
+
+
+def test_all_files_are_readable_alike(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "model").iterdir()}
+    (tmp_path / "plain").write_text("")
+    assert modes == {stat.S_IMODE((tmp_path / "plain").stat().st_mode)}
+
+
+def test_the_same_model_gives_the_same_bytes(artifact, tmp_path):
+    for name in ("one", "two"):
+        save_artifact(artifact, tmp_path / name)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_what_json_cannot_hold_is_kept_as_plain_values(artifact, tmp_path):
+    artifact.info.update(
+        metrics={"mpr": np.float32(2.5), "ndcg": float("nan"), "at": (np.int64(1), 2)},
+        data={"path": tmp_path},
+    )
+    save_artifact(artifact, tmp_path / "model")
+    info = load_artifact(tmp_path / "model").info
+    assert info["metrics"] == {"mpr": 2.5, "ndcg": None, "at": [1, 2]}
+    assert info["data"] == {"path": str(tmp_path)}
+
+
+def test_what_could_not_be_loaded_again_is_not_saved(artifact, tmp_path):
+    good = artifact.network.weights["output_bias"]
+    for bad, message in [
+        (np.full(20, np.nan, dtype=np.float32), "output_bias holds NaN"),
+        (np.zeros(19, dtype=np.float32), "output_bias must be float32 of shape"),
+        (good.astype(np.float64), "output_bias must be float32 of shape"),
+    ]:
+        artifact.network.weights["output_bias"] = bad
+        with pytest.raises(ArtifactError, match=message):
+            save_artifact(artifact, tmp_path / "model")
+    artifact.network.weights["output_bias"] = good
+    artifact.info["metrics"] = 12.5
+    with pytest.raises(ArtifactError, match="metrics is no object"):
+        save_artifact(artifact, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_inspect_tells_all_and_what_is_wrong_with_a_file(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    told = inspect_artifact(tmp_path / "model")
+    assert told["tensors"]["like_weight"] == {"dtype": "F32", "shape": [20, 4]}
+    assert told["items"] == {
+        "n_items": 20,
+        "dtype": "object",
+        "first_ids": ["f0", "f1", "f2"],
+        "have_names": True,
+    }
+    assert told["settings"] == {"alpha": 30.0}
+    folder = tmp_path / "model"
+    assert told["total_bytes"] == sum(
+        path.stat().st_size for path in folder.iterdir() if path.name != "model.json"
+    )
+
+    def states(**options):
+        return [f["state"] for f in inspect_artifact(folder, **options)["files"].values()]
+
+    assert states() == ["not verified"] * 3
+    assert states(verify=True) == ["ok"] * 3
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "weights.safetensors").write_bytes(content)
+    (folder / "items.json").unlink()
+    found = inspect_artifact(folder, verify=True)
+    assert found["files"]["weights.safetensors"]["state"] == "checksum differs"
+    assert found["files"]["ratings.safetensors"]["state"] == "ok"
+    assert "is missing" in found["files"]["items.json"]["state"]
+    assert found["items"] is None
+    shutil.rmtree(folder)
+    with pytest.raises(ArtifactError, match="there is no model"):
+        inspect_artifact(folder)

@@ -1,0 +1,100 @@
+"""Models saved by earlier versions load and recommend as they did; nothing here needs torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError
+from cfnade.beyond.readout import ReadoutConfig
+from cfnade.fit.pipeline import settings_of
+from cfnade.fit.validation import ValidationConfig
+from cfnade.model.config import TrainingConfig
+from cfnade.storage.folder import FORMAT, inspect_artifact
+
+KEPT = Path(__file__).parent / "artifacts"
+FORMATS = range(1, FORMAT + 1)
+
+
+@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_kept_model_recommends_as_it_did(number, verify):
+    model = ImplicitCFNADE.load(KEPT / f"v{number}", verify=verify)
+    for answer in json.loads((KEPT / f"v{number}.json").read_text(encoding="utf-8")):
+        items, probabilities = model.recommend_for(answer["history"], n=4)
+        assert items.tolist() == answer["items"]
+        np.testing.assert_allclose(probabilities, answer["probabilities"], atol=1e-6)
+    assert model.catalogue_.label("film-3") == "Film número 3"
+    assert model.n_hidden == 4 and model.best_epoch_ >= 1 and model.validation_mpr_ > 0
+    assert model.data_fingerprint_["n_users"] == 60
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_a_kept_model_can_be_inspected(number):
+    told = inspect_artifact(KEPT / f"v{number}", verify=True)
+    assert told["format"] == number
+    assert all(file["state"] == "ok" for file in told["files"].values())
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number, tmp_path):
+    model = ImplicitCFNADE.load(KEPT / f"v{number}")
+    model.save(tmp_path / "again", metrics={"ndcg@100": 0.4})
+    again = ImplicitCFNADE.load(tmp_path / "again")
+    history = {"film-1": 3, "film-4": 1}
+    np.testing.assert_array_equal(again.recommend_for(history)[1], model.recommend_for(history)[1])
+    told = inspect_artifact(tmp_path / "again")
+    assert told["format"] == FORMAT
+    assert told["metrics"] == {"validation_mpr": model.validation_mpr_, "ndcg@100": 0.4}
+    assert told["data_fingerprint"] == model.data_fingerprint_
+
+
+def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
+    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
+        ImplicitCFNADE().fit(counts)
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_items_can_be_added_to_a_kept_model_without_torch(number, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
+    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
+    model = ImplicitCFNADE.load(KEPT / f"v{number}")
+    n_items = model.n_features_in_
+    ids = np.append(model.catalogue_.ids, "film-new")
+    more = Interactions(csr_array(np.ones((2, n_items + 1))), np.arange(2), ids)
+    with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
+        model.partial_fit(more, n_epochs=1)
+    assert model.n_features_in_ == n_items
+    model.partial_fit(more, n_epochs=0)
+    assert "film-new" in model.recommend_for(["film-1"], n=n_items)[0]
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_the_settings_of_a_kept_model_still_have_a_meaning(number):
+    settings = ImplicitCFNADE.load(KEPT / f"v{number}").get_params()
+    for config in (TrainingConfig, ReadoutConfig, ValidationConfig):
+        config(**settings_of(config, settings))
+
+
+def test_a_model_of_before_there_were_calibrators_says_so_and_can_be_calibrated(tmp_path):
+    model = ImplicitCFNADE.load(KEPT / "v1")
+    with pytest.raises(ConfigError, match="this model has no calibrated probabilities"):
+        model.probability({"film-1": 3})
+    rng = np.random.default_rng(0)
+    has_it = rng.random((40, 12)) < 0.4
+    is_known = rng.random((40, 12)) < 0.8
+    known, later = (csr_array((has_it & part).astype(float)) for part in (is_known, ~is_known))
+    model.calibrate(known, later).save(tmp_path / "calibrated")
+    again = ImplicitCFNADE.load(tmp_path / "calibrated")
+    found = again.probability({"film-1": 3}, ["film-4", "film-1"])
+    np.testing.assert_array_equal(found, model.probability({"film-1": 3}, ["film-4", "film-1"]))
+    assert 0 < found[0] < 1 and np.isnan(found[1])
