@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from cfnade.data.ingest.connection import Connection, quote_name, quote_text
-from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, SourcePart, Scan
+from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, Scan, SourcePart
 from cfnade.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]

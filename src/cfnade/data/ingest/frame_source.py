@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.data.ingest.connection import Connection, quote_name
-from cfnade.data.ingest.scan import ID_ROLES, SourcePart, RowSource, Scan
+from cfnade.data.ingest.scan import ID_ROLES, RowSource, Scan, SourcePart
 from cfnade.data.interactions import as_objects
 from cfnade.errors import DataError
 
