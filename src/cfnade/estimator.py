@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,20 @@ from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ArtifactError, ConfigError, DataError
-from cfnade.fit.extend import N_EPOCHS, TrainedItems, grow
+from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
 from cfnade.fit.memory import parse_bytes, plan_recommending
 from cfnade.fit.pipeline import Callbacks, calibrate, fit_network
+from cfnade.fit.plan import FitPlan
+from cfnade.fit.settings import (
+    FitSettings,
+    Recipe,
+    from_json,
+    nested_params,
+    readout_of,
+    to_json,
+    with_nested,
+)
 from cfnade.fit.settings_file import read_settings
-from cfnade.model.config import PRESETS, Activation, BiasStart, InputScale, Optimizer, Schedule
 from cfnade.model.inference import NetworkScorer
 from cfnade.scorer import BLOCK_BYTES
 from cfnade.sklearn_rules import parameter_names, representation, tags
@@ -42,43 +52,54 @@ logger = logging.getLogger(__name__)
 
 
 class ImplicitCFNADE:
-    """Implicit CF-NADE: predicts what a user will like from counts of what they did.
+    """Implicit CF-NADE: predicts what users will like from counts of what they did.
 
-    A user is a history and nothing else: there is no table of users, so a new or changed user
-    needs no retraining. Counts become relative ratings, ratings become likes and confidences,
-    and a neural autoregressive network gives the probability of a like for every other item.
+    A user is a history and nothing else. There is no table of users, so new and changed users
+    need no retraining.
 
-    The constructor stores its keywords unchanged; they are checked in `fit`. They are
-    described in `cfnade.model.config.ModelConfig` and `TrainingConfig`,
-    `cfnade.beyond.readout.ReadoutConfig`, `cfnade.fit.networks.NetworksConfig` and
-    `cfnade.fit.validation.ValidationConfig`; those here only:
+    The constructor stores its keywords unchanged; `fit` checks them. None leaves a setting to the
+    recipe, and what the recipe leaves open to the plan of the fit (`plan`).
 
     Args:
+        n_hidden: Hidden units (recipe: 256).
+        alpha: Rate of confidence, c = 1 + alpha r (recipe: 30).
+        item_l2: Regularisation of the items' weights (by the data).
+        dropout: Share of the hidden units dropped in training (recipe: 0.25).
+        learning_rate: Step size (recipe: 0.005).
+        batch_size: Users per update (by the data, at most 200).
+        max_epochs: Passes over all users at most (recipe: 200).
+        patience: Epochs without a better validation before training stops (by the data).
+        validation_share: Share of each user's items held out for early stopping; 0 runs all epochs.
+        validation_by: Hold out `pairs` at random; items that are new to a user, as in a share of
+            their `events`; or new items that belong together, as in their next `sessions`.
+        choose_by: Metric for early stopping and the readout, such as `ndcg@20`; None stops by MPR
+            and chooses the readout by MPR and nDCG@100.
+        recipe: How the network is built and trained: `default`, `paper` or a `Recipe`.
+        readout: What is added after training, a `Readout`; None leaves it to the recipe.
         relative_rating: Fitted count distributions to use as they are; None fits them.
         random_state: Seed; the same seed, data and number of threads give the same model.
-        n_threads: Threads; None takes what the machine or container really has.
-        memory_limit: Such as `4GB`: `fit` plans for it, holding fewer scores at once and then
-            going without the direct path; `recommend` holds fewer scores at once. What cannot fit
-            is refused, by `partial_fit` too. The plans are in the log.
+        n_threads: None uses what the machine or container has.
+        memory_limit: Such as `4GB`. `fit` ranks fewer scores at once to stay within it, and then
+            leaves the direct path out; `recommend` holds fewer scores at once. What cannot fit is
+            refused.
 
     Attributes:
         scorer_: The trained network with each item's count distribution.
         catalogue_: Ids and names of the items.
         n_features_in_: Number of items.
         best_epoch_: Epochs that the network was trained for.
-        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`; up to
-            500,000 pairs that MPR is with the usual direct path beside the network.
-        validation_mpr_: MPR of the best epoch on the held-out items in percent, or None.
-        calibrator_: Turns scores into the values of `probability`; None if nothing was held out.
-        item_l2_: The strength of L2 that it was trained with, given or found.
-        readout_: What was added after training: settings of `cfnade.beyond.readout.ReadoutConfig`.
-        data_fingerprint_: Sizes and checksum of the data it was fitted on.
-        partial_fits_: For each `partial_fit` since, the fingerprint of its data, its `n_epochs`
-            and `train`, and how many items were new.
+        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`. That MPR
+            includes the usual direct path.
+        validation_mpr_: MPR on the held-out items in percent, or None.
+        calibrator_: Turns scores into probabilities; None if nothing was held out.
+        item_l2_: The regularisation that was used.
+        readout_: What was added after training.
+        data_fingerprint_: Sizes and checksum of the data.
+        partial_fits_: One entry for each `partial_fit` since: data, epochs, new items.
     """
 
     _answers: Answers
-    _told: dict[str, Any]  # by the folder it was loaded from, beyond what is known here
+    _info: dict[str, Any]  # from the folder it was loaded from, beyond what is known here
     scorer_: NetworkScorer
     n_features_in_: int
     catalogue_: Catalogue
@@ -87,107 +108,48 @@ class ImplicitCFNADE:
     validation_mpr_: float | None
     calibrator_: Calibrator | None
     item_l2_: float | None
-    readout_: dict[str, Any]
+    readout_: Readout
     data_fingerprint_: dict[str, Any]
     partial_fits_: list[dict[str, Any]]
 
     def __init__(
         self,
         *,
-        n_hidden: int = 256,
-        n_layers: int = 1,
-        n_networks: int | None = None,
-        start_from_factors: bool | None = None,
-        activation: Activation = "tanh",
-        alpha: float = 30.0,
-        input_scale: InputScale = "history",
-        direct: bool = True,
-        optimizer: Optimizer = "adam",
-        learning_rate: float = 5e-3,
-        schedule: Schedule = "constant",
-        batch_size: int | None = None,
-        weight_decay: float = 0.0,
+        n_hidden: int | None = None,
+        alpha: float | None = None,
         item_l2: float | None = None,
-        item_mean: bool = True,
-        context_share: float | None = 0.5,
-        zero_share: float = 1.0,
-        dropout: float = 0.25,
-        weight_average: float = 0.99,
-        bias_start: BiasStart = "share",
-        direct_l2: float | None = None,
-        direct_neighbours: int | None = None,
-        direct_gain: float | None = None,
-        direct_dropout: float = 0.0,
-        popularity_tilt: float | None = None,
-        factors: bool = True,
-        factor_alpha: float | None = None,
-        factor_gain: float | None = None,
-        max_epochs: int = 200,
-        validate_every: int | None = None,
+        dropout: float | None = None,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        max_epochs: int | None = None,
         patience: int | None = None,
         validation_share: float = 0.1,
         validation_by: HoldOutBy = "pairs",
-        validation_users: int = 2_000,
-        item_l2_trials: int = 2,
         choose_by: str | None = None,
-        refit: bool | None = None,
+        recipe: str | Recipe = "default",
+        readout: Readout | None = None,
         relative_rating: RelativeRating | None = None,
         random_state: int = 0,
         n_threads: int | None = None,
         memory_limit: str | None = None,
     ) -> None:
         self.n_hidden = n_hidden
-        self.n_layers = n_layers
-        self.n_networks = n_networks
-        self.start_from_factors = start_from_factors
-        self.activation = activation
         self.alpha = alpha
-        self.input_scale = input_scale
-        self.direct = direct
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
         self.item_l2 = item_l2
-        self.item_mean = item_mean
-        self.context_share = context_share
-        self.zero_share = zero_share
         self.dropout = dropout
-        self.weight_average = weight_average
-        self.bias_start = bias_start
-        self.direct_l2 = direct_l2
-        self.direct_neighbours = direct_neighbours
-        self.direct_gain = direct_gain
-        self.direct_dropout = direct_dropout
-        self.popularity_tilt = popularity_tilt
-        self.factors = factors
-        self.factor_alpha = factor_alpha
-        self.factor_gain = factor_gain
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
         self.max_epochs = max_epochs
-        self.validate_every = validate_every
         self.patience = patience
         self.validation_share = validation_share
         self.validation_by = validation_by
-        self.validation_users = validation_users
-        self.item_l2_trials = item_l2_trials
         self.choose_by = choose_by
-        self.refit = refit
+        self.recipe = recipe
+        self.readout = readout
         self.relative_rating = relative_rating
         self.random_state = random_state
         self.n_threads = n_threads
         self.memory_limit = memory_limit
-
-    @classmethod
-    def from_preset(cls, preset: str, **changes: Any) -> ImplicitCFNADE:
-        """Make one with the settings of a preset (`default` or `paper`), changed where given.
-
-        Raises:
-            ConfigError: If there is no such preset or setting.
-        """
-        if preset not in PRESETS:
-            raise ConfigError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
-        return cls(**PRESETS[preset]).set_params(**changes)
 
     @classmethod
     def from_settings(cls, path: str | Path, **changes: Any) -> ImplicitCFNADE:
@@ -196,21 +158,65 @@ class ImplicitCFNADE:
         Raises:
             ConfigError: If it cannot be read, or there is no such setting.
         """
-        file = read_settings(path)
-        return cls.from_preset(file.preset, **{**file.settings, **changes})
+        return cls().set_params(**{**read_settings(path).all_settings, **changes})
+
+    @classmethod
+    def from_parts(
+        cls,
+        scorer: NetworkScorer,
+        catalogue: Catalogue,
+        *,
+        calibrator: Calibrator | None = None,
+        info: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> ImplicitCFNADE:
+        """Make a fitted model from a trained network.
+
+        Args:
+            scorer: The network and the count distributions.
+            catalogue: Ids and names of the items.
+            calibrator: Turns scores into probabilities.
+            info: What `save` keeps in `model.json`: training, metrics, data_fingerprint and more.
+            settings: Keywords of the constructor.
+
+        Raises:
+            ArtifactError: If the info cannot be used.
+        """
+        model, info = cls(**settings), dict(info or {})
+        training = info.pop("training", {})
+        model.epochs_ = []
+        model.best_epoch_ = training.get("best_epoch", 0)
+        model.item_l2_ = training.get("item_l2", model.item_l2)
+        model.partial_fits_ = training.get("partial_fits", [])
+        readout = training.get("readout", {})
+        if not isinstance(readout, dict) or not isinstance(model.partial_fits_, list):
+            raise ArtifactError("the record of its training cannot be read")
+        model.readout_ = readout_of(readout).or_usual()
+        model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
+        model.data_fingerprint_ = info.get("data_fingerprint", {})
+        model.calibrator_ = calibrator
+        model._info = info
+        model._adopt(scorer, catalogue)
+        return model
 
     # scikit-learn's rules ----------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's keywords and their values, as scikit-learn asks for them."""
-        return {name: getattr(self, name) for name in parameter_names(type(self))}
+        """The constructor's keywords and their values.
+
+        Args:
+            deep: Include what is inside `recipe` and `readout`, as `readout__direct_gain`.
+        """
+        params = {name: getattr(self, name) for name in parameter_names(type(self))}
+        return params | nested_params(params) if deep else params
 
     def set_params(self, **params: Any) -> ImplicitCFNADE:
-        """Change settings by keyword; they take effect at the next `fit`."""
-        names = parameter_names(type(self))
-        for name, value in params.items():
-            if name not in names:
-                raise ConfigError(f"there is no setting {name!r}; choose from {', '.join(names)}")
+        """Change settings by keyword or nested name; they take effect at the next `fit`.
+
+        Raises:
+            ConfigError: If there is no such setting.
+        """
+        for name, value in with_nested(self.get_params(deep=False), params).items():
             setattr(self, name, value)
         return self
 
@@ -222,7 +228,7 @@ class ImplicitCFNADE:
 
     def __sklearn_clone__(self) -> ImplicitCFNADE:
         """A clone is not fitted, but keeps the fitted distributions that it was given to use."""
-        return type(self)(**copy.deepcopy(self.get_params()))
+        return type(self)(**copy.deepcopy(self.get_params(deep=False)))
 
     # Training ----------------------------------------------------------------------------------
 
@@ -243,7 +249,7 @@ class ImplicitCFNADE:
             counts: A scipy sparse matrix (n_users, n_items), `Interactions`, or anything that
                 `read_interactions` reads: a frame, a file, a folder.
             y: Not used; for scikit-learn.
-            show_progress: Taken because `implicit` has it; `callbacks` tell the progress.
+            show_progress: Show a progress bar, in a terminal or a notebook.
             validation: Held-out counts of the same users and items to stop early on, disjoint
                 from `counts`; by default a part of `counts` is held out.
             callbacks: Called after every epoch or update, for progress.
@@ -262,7 +268,7 @@ class ImplicitCFNADE:
         interactions = read_interactions(counts)
         fitted = fit_network(
             interactions.counts,
-            {**self.get_params(), "seed": self.random_state},
+            self._settings(),
             validation=None if validation is None else as_count_matrix(validation),
             relative_rating=self.relative_rating,
             callbacks=callbacks,
@@ -273,13 +279,25 @@ class ImplicitCFNADE:
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr
         self.calibrator_ = fitted.calibrator
-        self.item_l2_ = fitted.item_l2
-        self.readout_ = fitted.readout.settings()
+        self.item_l2_ = fitted.plan.training.item_l2
+        self.readout_ = fitted.readout
         self.data_fingerprint_ = fingerprint(interactions)
         self.partial_fits_ = []
-        self._told = {}
+        self._info = {}
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
+
+    def plan(self, counts: Any) -> FitPlan:
+        """What `fit` would do with these counts; `plan(counts).lines()` is readable.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ConfigError: If a setting has no meaning.
+        """
+        return FitPlan.of(read_interactions(counts).counts, self._settings())
+
+    def _settings(self) -> FitSettings:
+        return FitSettings.of(self.get_params(deep=False))
 
     def partial_fit(
         self,
@@ -336,24 +354,24 @@ class ImplicitCFNADE:
         data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
         catalogue, known = self.catalogue_.grown(data)
         seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
-        item_l2 = self.item_l2_ if self.item_l2 is None else self.item_l2
-        grown = grow(
+        changes = {} if self.item_l2 is not None else {"item_l2": self.item_l2_}
+        extended = extend(
             self.scorer_,
             known,
-            {**self.get_params(), "item_l2": item_l2, "seed": self.random_state},
+            FitSettings.of({**self.get_params(deep=False), **changes}),
             n_epochs=n_epochs,
             train_items=train,
-            readout=Readout.from_settings(self.readout_),
+            readout=self.readout_,
             seen=[self.data_fingerprint_, *seen],
             relative_rating=self.relative_rating,
             callbacks=callbacks,
         )
-        self.epochs_ = grown.epochs
-        self.best_epoch_ += len(grown.epochs)
+        self.epochs_ = extended.epochs
+        self.best_epoch_ += len(extended.epochs)
         self.validation_mpr_ = None
-        if train == "all" and grown.epochs:
-            self.calibrator_ = None  # of a network that is no more
-        self._told.pop("metrics", None)  # they were those of the model before
+        if train == "all" and extended.epochs:
+            self.calibrator_ = None  # the network has changed
+        self._info.pop("metrics", None)
         self.partial_fits_ = [
             *self.partial_fits_,
             {
@@ -363,7 +381,7 @@ class ImplicitCFNADE:
                 "n_new_items": len(catalogue) - len(self.catalogue_),
             },
         ]
-        self._adopt(grown.scorer, catalogue)
+        self._adopt(extended.scorer, catalogue)
         return self
 
     def _with_item_ids(self, matrix: Any) -> Interactions:
@@ -708,21 +726,16 @@ class ImplicitCFNADE:
             info: More to keep in `model.json`, such as metrics and where the data came from.
         """
         self._fitted()
-        settings = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params().items()
-            if name != "relative_rating"
-        }
         known = {
-            "settings": settings,
+            "settings": to_json(self.get_params(deep=False)),
             "training": {
                 "best_epoch": self.best_epoch_,
                 "item_l2": self.item_l2_,
-                "readout": self.readout_,
+                "readout": asdict(self.readout_),
                 "partial_fits": self.partial_fits_,
             },
             "metrics": {
-                **self._told.get("metrics", {}),
+                **self._info.get("metrics", {}),
                 "validation_mpr": self.validation_mpr_,
                 **info.pop("metrics", {}),
             },
@@ -735,7 +748,7 @@ class ImplicitCFNADE:
                 self.scorer_.network,
                 self.scorer_.relative_rating,
                 self.catalogue_,
-                {**self._told, **known, **info},
+                {**self._info, **known, **info},
             ),
             Path(folder),
         )
@@ -756,33 +769,26 @@ class ImplicitCFNADE:
             ArtifactError: If there is none, it is damaged, or a later version wrote it.
         """
         artifact = load_artifact(Path(folder), verify=verify)
-        known = parameter_names(cls)
-        settings = {k: v for k, v in artifact.info.get("settings", {}).items() if k in known}
-        model = cls(**settings)
-        model.epochs_ = []
-        training = artifact.info.get("training", {})
-        model.best_epoch_ = training.get("best_epoch", 0)
-        model.item_l2_ = training.get("item_l2", model.item_l2)
-        model.readout_ = training.get("readout", {})
-        model.partial_fits_ = training.get("partial_fits", [])
-        if not isinstance(model.readout_, dict) or not isinstance(model.partial_fits_, list):
-            raise ArtifactError(f"what {folder} tells of its training cannot be read")
-        model.validation_mpr_ = artifact.info.get("metrics", {}).get("validation_mpr")
-        model.data_fingerprint_ = artifact.info.get("data_fingerprint", {})
-        model.calibrator_ = _calibrator(artifact.info.get("calibrator"), folder)
-        known_here = ("settings", "training", "calibrator")
-        model._told = {k: v for k, v in artifact.info.items() if k not in known_here}
-        scorer = NetworkScorer(artifact.network, artifact.relative_rating)
-        model._adopt(scorer, artifact.catalogue)
-        return model
+        info = dict(artifact.info)
+        settings = from_json(info.pop("settings", {}), parameter_names(cls))
+        try:
+            return cls.from_parts(
+                NetworkScorer(artifact.network, artifact.relative_rating),
+                artifact.catalogue,
+                calibrator=_calibrator(info.pop("calibrator", None), folder),
+                info=info,
+                **settings,
+            )
+        except (ConfigError, ArtifactError) as error:
+            raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
 
 
-def _calibrator(told: dict[str, Any] | None, folder: str | Path) -> Calibrator | None:
-    """What a saved model has of it; those of earlier versions have none."""
-    if not told:
+def _calibrator(saved: dict[str, Any] | None, folder: str | Path) -> Calibrator | None:
+    """The calibrator of a saved model; early versions have none."""
+    if not saved:
         return None
     try:
-        return Calibrator.from_json(told)
+        return Calibrator.from_json(saved)
     except DataError as error:
         raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
 

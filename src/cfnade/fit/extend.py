@@ -1,4 +1,4 @@
-"""More data for a trained network: new rows, new items, the rest kept or trained on."""
+"""More data for a trained network: more users, longer histories, new items."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
-from cfnade.beyond.readout import Readout, ReadoutConfig, ReadoutMaker
-from cfnade.beyond.units import apart
+from cfnade.beyond.closed_form import likes_of
+from cfnade.beyond.direct import NeighbourRegression
+from cfnade.beyond.readout import Readout, ReadoutParts
+from cfnade.checks import check_choice, check_whole
 from cfnade.data.feedback import popularity_logit, share_logit
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
-from cfnade.fit.memory import parse_bytes, plan_memory
-from cfnade.fit.networks import NetworksConfig
-from cfnade.fit.new_items import with_new_items
-from cfnade.fit.pipeline import Callbacks, plain_settings, settings_of
-from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.fit.memory import MemoryPlan
+from cfnade.fit.pipeline import Callbacks
+from cfnade.fit.plan import FitPlan
+from cfnade.fit.settings import FitSettings
+from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.model.inputs import dislike_scale
 from cfnade.threads import limited_threads
@@ -32,17 +34,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TrainedItems: TypeAlias = Literal["all", "new"]
-"""Which items' weights are moved by more data."""
+"""Which items to train on more data."""
 
 N_EPOCHS = 10
-"""Passes over more data, unless told otherwise."""
+"""Passes over more data by default."""
 
+START_NEIGHBOURS = 20
+"""Known items, most often found with a new one, whose mean it starts from."""
+
+_ROWS = 512  # new items at once
 _READOUT_WEIGHTS = ("neighbours", "neighbour_weight")
 
 
 @dataclass(frozen=True)
-class Grown:
-    """The outcome of training on more data."""
+class Extended:
+    """The result of training on more data."""
 
     scorer: NetworkScorer
     """The network and the count distributions."""
@@ -51,10 +57,10 @@ class Grown:
     """All epochs that were run."""
 
 
-def grow(
+def extend(
     scorer: NetworkScorer,
     counts: CountMatrix,
-    settings: Mapping[str, Any],
+    settings: FitSettings,
     *,
     n_epochs: int,
     train_items: TrainedItems = "all",
@@ -62,26 +68,24 @@ def grow(
     seen: Sequence[Mapping[str, Any]] = (),
     relative_rating: RelativeRating | None = None,
     callbacks: Callbacks | None = None,
-) -> Grown:
+) -> Extended:
     """Train a network on more data, which may have new items at the end of its columns.
 
     Args:
         scorer: The network so far, with its count distributions; it is not changed.
-        counts: More data, (n_users, n_items): columns are those of the network, then new items.
-        settings: Fields of `TrainingConfig`, `ReadoutConfig` and `NetworksConfig` by name,
-            `n_threads` and `memory_limit`.
-        n_epochs: Passes over the data; with 0 new items are added and nothing is trained.
-        train_items: `all` trains all weights; `new` W, V and d of the new items alone.
+        counts: More data, (n_users, n_items): columns of the network, then new items.
+        settings: Of training, threads and memory; the network stays as it is.
+        n_epochs: Passes over the data; 0 adds new items and trains nothing.
+        train_items: `all` trains all weights; `new` only W, V and d of the new items.
         readout: What was added to the network after training.
-        seen: Fingerprints of all data that the network was trained on, one after the other. If
-            none had more pairs, and known items are not to be kept as they are, their neighbours
-            are found anew in this data.
-        relative_rating: Distributions to use as they are, but for new items that they lack; None
-            goes on from those of the network.
+        seen: Fingerprints of all data that the network was trained on, in order. The neighbours of
+            known items are found again if this data has the most pairs and trains known items.
+        relative_rating: Count distributions to use as they are, apart from new items; None goes on
+            from those of the network.
         callbacks: For progress.
 
     Returns:
-        The network and how it came about.
+        The network and all epochs.
 
     Raises:
         DataError: If there is nothing to learn from.
@@ -89,11 +93,11 @@ def grow(
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """
-    settings = plain_settings(settings)
-    training = TrainingConfig(**settings_of(TrainingConfig, settings))
-    NetworksConfig(**settings_of(NetworksConfig, settings))  # refuses what has no meaning
-    _check(counts, n_epochs, train_items)
-    readout, callbacks = readout or Readout(), callbacks or Callbacks()
+    if counts.nnz == 0:
+        raise DataError("there is nothing to learn from: no pair has a count above 0")
+    check_whole("n_epochs", n_epochs, 0)
+    check_choice("train", train_items, get_args(TrainedItems))
+    readout, callbacks = (readout or Readout()).or_usual(), callbacks or Callbacks()
     before, n_items = scorer.network, counts.shape[1]
     n_known = before.config.n_items
     keeps_known = train_items == "new" or n_epochs == 0
@@ -103,27 +107,28 @@ def grow(
     elif ratings.n_items_ != n_items:
         ratings = ratings.followed_by(RelativeRating().fit(counts))
     rated = ratings.transform(counts)
+    config = replace(before.config, n_items=n_items)
+    plan = FitPlan.of(counts, settings)
+    _check_memory(plan, config)
 
-    # The readout is no part of what is trained: off before, on after.
-    tilt = _popularity(scorer, seen, rated) * np.float32(readout.popularity_tilt)
+    # The readout is not trained: it is taken off before, and put back after.
+    tilt = _popularity(scorer, seen, rated) * np.float32(readout.popularity_tilt or 0.0)
     weights = {n: np.array(w) for n, w in before.weights.items() if n not in _READOUT_WEIGHTS}
     weights["output_bias"] -= tilt[:n_known]
     weights = with_new_items(weights, rated)
-    config, weights, units = apart(replace(before.config, n_items=n_items), weights)
-    _check_memory(counts, config, training, settings.get("memory_limit"))
     weights["dislike_weight"] *= np.float32(dislike_scale(before.config) / dislike_scale(config))
-    # The mean of several networks has V divided by their number, where a step counts for more.
-    n_networks = max(1, config.n_hidden // settings.get("n_hidden", config.n_hidden))
-    training = replace(training, learning_rate=training.learning_rate / n_networks)
     epochs: list[Epoch] = []
     is_trained = np.arange(n_items) >= n_known if train_items == "new" else np.ones(n_items, bool)
-    with limited_threads(settings.get("n_threads")):
+    with limited_threads(settings.n_threads):
         if n_epochs > 0 and is_trained.any():
-            training = replace(training, max_epochs=n_epochs, patience=n_epochs)
-            training = replace(training, seed=training.seed + len(seen))  # other orderings
             trained = _train()(
                 replace(config, n_neighbours=0),
-                training,
+                replace(
+                    plan.training,
+                    max_epochs=n_epochs,
+                    patience=n_epochs,
+                    seed=plan.training.seed + len(seen),  # other orderings than before
+                ),
                 rated,
                 start=weights,
                 trained_items=None if is_trained.all() else is_trained,
@@ -135,31 +140,22 @@ def grow(
         if keeps_known:
             weights["output_bias"][:n_known] = before.weights["output_bias"]  # to the bit
         has_most = not keeps_known and all(counts.nnz >= d.get("n_pairs", 0) for d in seen)
-        reading = ReadoutConfig(**settings_of(ReadoutConfig, settings))
-        maker = ReadoutMaker(reading, rated, config)
         if config.n_neighbours:
-            weights |= _neighbours(before, maker, readout, keep=0 if has_most else n_known)
-        network = NumpyNetwork(config, weights)
-        if units is not None and has_most:
-            units = maker.factors.units(readout.factor_alpha)
-            network = units.beside(network, readout.factor_gain)
-        elif units is not None:
-            network = units.beside(network, 1.0)
-    return Grown(NetworkScorer(network, ratings), epochs)
+            n_kept = 0 if has_most else n_known
+            weights |= _neighbours(before, rated, plan, readout, n_kept)
+    return Extended(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
 
 
-def _check_memory(
-    counts: CountMatrix, config: ModelConfig, training: TrainingConfig, limit: str | None
-) -> None:
-    """Tell what training takes of memory, and refuse what does not fit."""
-    allowed = None if limit is None else parse_bytes(limit)
-    has_direct = config.n_neighbours > 0
-    plan = plan_memory(counts.shape[0], counts.nnz, config, training, direct=has_direct)
-    logger.info("%s", plan.describe())
-    if allowed is not None and plan.total > allowed:
+def _check_memory(plan: FitPlan, config: ModelConfig) -> None:
+    """Refuse what does not fit the limit of memory."""
+    needed = MemoryPlan.of(
+        plan.n_users, plan.n_pairs, config, plan.training, direct=plan.memory.direct
+    )
+    logger.info("%s", needed.describe())
+    if plan.memory_limit is not None and needed.total > plan.memory_limit:
         raise ConfigError(
-            f"{plan.describe()}: more than the limit of {limit}; allow more, or train on fewer "
-            "users at a time"
+            f"{needed.describe()}: more than the limit of {plan.memory_limit / 1e9:.1f} GB; allow "
+            "more, or train on fewer users at a time"
         )
 
 
@@ -185,21 +181,74 @@ def _popularity(
 
 
 def _neighbours(
-    before: NumpyNetwork, maker: ReadoutMaker, readout: Readout, keep: int
+    before: NumpyNetwork, rated: csr_array, plan: FitPlan, readout: Readout, n_kept: int
 ) -> dict[str, NDArray[Any]]:
-    """The direct path: the first `keep` items keep their neighbours, the others get new ones."""
-    if keep == maker.n_items:
+    """The direct path: the first `n_kept` items keep their neighbours, the others get new ones."""
+    n_items, n_neighbours = rated.shape[1], before.config.n_neighbours
+    if n_kept == n_items:
         return {name: before.weights[name] for name in _READOUT_WEIGHTS}
-    found: tuple[NDArray[Any], ...] = maker.neighbours(readout, before.config.n_neighbours)
+    found: tuple[NDArray[Any], NDArray[Any]] | None = None
+    if plan.direct is not None:
+        n_candidates = max(plan.direct.n_candidates, n_neighbours)
+        regression = NeighbourRegression(rated, n_candidates, plan.direct.max_users)
+        wanted = replace(readout, direct=True, direct_neighbours=n_neighbours)
+        found = ReadoutParts(rated, regression).neighbours(wanted)
+    if found is None or found[0].shape[1] < n_neighbours:  # too many items, or too few others
+        itself = np.repeat(np.arange(n_items)[:, None], n_neighbours, axis=1)
+        nothing = np.zeros((n_items, n_neighbours), dtype=np.float32)
+        if found is not None:
+            itself[:, : found[0].shape[1]], nothing[:, : found[1].shape[1]] = found
+        found = (itself, nothing)
     both = zip(_READOUT_WEIGHTS, found, strict=True)
-    return {n: np.concatenate([before.weights[n][:keep], rows[keep:]]) for n, rows in both}
+    return {n: np.concatenate([before.weights[n][:n_kept], rows[n_kept:]]) for n, rows in both}
 
 
-def _check(counts: CountMatrix, n_epochs: int, train_items: str) -> None:
-    if counts.nnz == 0:
-        raise DataError("there is nothing to learn from: no pair has a count above 0")
-    if isinstance(n_epochs, bool) or not isinstance(n_epochs, int | np.integer) or n_epochs < 0:
-        raise ConfigError(f"n_epochs must be a whole number of at least 0, got {n_epochs!r}")
-    if train_items not in get_args(TrainedItems):
-        choices = " or ".join(get_args(TrainedItems))
-        raise ConfigError(f"train must be {choices}, got {train_items!r}")
+def with_new_items(
+    weights: Mapping[str, NDArray[np.float32]], ratings: csr_array
+) -> dict[str, NDArray[np.float32]]:
+    """Add rows for new items, from which training starts.
+
+    A new item starts from the known items that its watchers have most: its rows of W and V are the
+    mean of theirs, weighted by the cosine of their watchers; its bias is theirs, shifted by the
+    difference in popularity. Without such items it starts with zeros and the logit of its share of
+    watchers. Rows of A are zeros, so that known items keep their scores.
+
+    Args:
+        weights: Of the known items, by name.
+        ratings: With a stored value for each like of known and new items, (n_users, n_items).
+
+    Returns:
+        Weights of all items, by name.
+    """
+    W, V, d = weights["like_weight"], weights["output_weight"], weights["output_bias"]
+    n_known, n_new = len(d), ratings.shape[1] - len(d)
+    if n_new == 0:
+        return dict(weights)
+    near = _nearest_known(ratings, n_known)  # (n_new, n_known)
+    popularity = popularity_logit(ratings)
+    new = {
+        "like_weight": near @ W,
+        "dislike_weight": np.zeros((n_new, W.shape[1]), dtype=np.float32),
+        "output_weight": near @ V,
+        "output_bias": popularity[n_known:] + near @ (d - popularity[:n_known]),
+    }
+    return {**weights, **{n: np.concatenate([weights[n], rows]) for n, rows in new.items()}}
+
+
+def _nearest_known(ratings: csr_array, n_known: int) -> csr_array:
+    """Share of each known item in the start of each new one, sparse, (n_new, n_known)."""
+    likes = likes_of(ratings)
+    known, new = likes[:, :n_known], likes[:, n_known:].T.tocsr()
+    norm = np.sqrt(np.maximum(np.bincount(known.indices, minlength=n_known), 1))
+    blocks = []
+    for start in range(0, new.shape[0], _ROWS):
+        together = (new[start : start + _ROWS] @ known).tocsr()  # how many watchers two share
+        together.data /= norm[together.indices]
+        for row in range(together.shape[0]):
+            cosine = together.data[together.indptr[row] : together.indptr[row + 1]]
+            if cosine.size > START_NEIGHBOURS:
+                cosine[np.argpartition(cosine, -START_NEIGHBOURS)[:-START_NEIGHBOURS]] = 0.0
+            cosine /= max(cosine.sum(), np.finfo(np.float32).tiny)
+        together.eliminate_zeros()
+        blocks.append(together)
+    return csr_array(vstack(blocks, format="csr", dtype=np.float32))

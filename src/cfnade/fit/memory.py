@@ -1,11 +1,10 @@
-"""What fitting and recommending need of memory, and how they are made to fit a limit."""
+"""Memory that fitting and recommending take, and how they stay within a limit."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
-from cfnade.beyond.direct import regression_bytes
 from cfnade.errors import ConfigError
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.scorer import BLOCK_BYTES
@@ -14,19 +13,19 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
 _LEAST_BLOCK = 2**20
-_PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and what is made on the way
+_PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and copies on the way
 _WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
-_FACTOR_COPIES = 3  # of users, of items, and what is made of them on the way
-_WIDE_COPIES = 3  # what it is put together from, the whole, and one that is judged
-_ANSWER_BYTES = 40  # id and score of a recommended item, and what is made on the way
-_BLOCK_COPIES = 3  # scores, the direct path's part of them, and what selecting marks
+_FACTOR_COPIES = 3  # of users, of items, and copies on the way
+_JUDGED_COPIES = 3  # of the scores of held-out users: network, direct path, their sum
+_ANSWER_BYTES = 40  # id and score of a recommended item, and copies on the way
+_BLOCK_COPIES = 3  # scores, the direct path's part of them, and the marks of the selection
 
 
 def parse_bytes(limit: str | float) -> int:
     """Bytes of a limit such as `4GB`, `512 MiB` or 2e9.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If it is not a size.
     """
     match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", str(limit).lower())
     try:
@@ -40,38 +39,70 @@ def parse_bytes(limit: str | float) -> int:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes that the parts of fitting take at most, and what was chosen to make them fit."""
+    """Bytes that the parts of fitting take at most."""
 
     data: int
     """Counts, ratings and confidences."""
 
     weights: int
-    """Of the network, and all that training keeps of them."""
+    """Weights, and all copies that training keeps."""
 
     update: int
-    """Of one update: logits of a batch."""
+    """Logits of one batch."""
 
     direct: int
-    """Of the regressions of the direct path; 0 without it."""
-
-    wide: int
-    """Of the whole network and what it is put together from; 0 if it is the one that is trained."""
+    """Regressions of the direct path."""
 
     factors: int
-    """Of the factorisation; 0 without it."""
+    """The factorisation that training starts from."""
 
-    is_held: bool
-    """Whether factors and the direct path are there while a network is trained."""
+    judged: int
+    """Scores of the held-out users."""
 
     block: int
-    """Of the scores that are held at once when judging."""
+    """Scores that are ranked at once."""
+
+    @classmethod
+    def of(
+        cls,
+        n_users: int,
+        n_pairs: int,
+        model: ModelConfig,
+        training: TrainingConfig,
+        *,
+        direct: int = 0,
+        n_factors: int = 0,
+        judged_users: int = 0,
+    ) -> MemoryPlan:
+        """Estimate what fitting takes.
+
+        Args:
+            n_users: With a history.
+            n_pairs: Of users and items.
+            model: The network.
+            training: How it is trained.
+            direct: Bytes of the direct path; 0 without it.
+            n_factors: That training starts from.
+            judged_users: Held-out users.
+        """
+        share, n_items = training.context_share, model.n_items
+        n_targets = n_items if share is None else int((1.0 - share) * n_items) + 1
+        return cls(
+            data=_PAIR_BYTES * n_pairs,
+            weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
+            update=4 * training.batch_size * n_targets * 2,
+            direct=direct,
+            factors=4 * (n_users + n_items) * n_factors * _FACTOR_COPIES,
+            judged=4 * judged_users * n_items * _JUDGED_COPIES,
+            block=2 * BLOCK_BYTES,
+        )
 
     @property
     def total(self) -> int:
-        """At the same time at most: updates, direct path, factors come one by one, or stay."""
-        parts = (self.update, self.direct, self.factors)
-        in_turn = sum(parts) if self.is_held else max(parts)
-        return _INTERPRETER + self.data + self.weights + self.wide + in_turn + self.block
+        """At the same time at most."""
+        in_turn = max(self.update, self.factors)
+        held = self.data + self.weights + self.direct + self.judged + self.block
+        return _INTERPRETER + held + in_turn
 
     def describe(self) -> str:
         """In one line."""
@@ -81,79 +112,28 @@ class MemoryPlan:
             "an update": self.update,
             "direct path": self.direct,
             "factors": self.factors,
-            "the whole network": self.wide,
+            "held-out users": self.judged,
             "a block of scores": self.block,
         }
-        return f"fitting takes about {_told(self.total, parts)}"
+        return f"fitting takes about {_sizes(self.total, parts)}"
 
 
-def plan_memory(
-    n_users: int,
-    n_pairs: int,
-    model: ModelConfig,
-    training: TrainingConfig,
-    *,
-    direct: bool,
-    n_networks: int = 1,
-    n_factors: int = 0,
-    n_start: int = 0,
-    is_judged_with_direct: bool = False,
-    limit: int | None = None,
-) -> MemoryPlan:
-    """Estimate what fitting takes; with a limit, make it fit.
-
-    To fit, fewer scores are held at once; then the direct path is left out.
-
-    Args:
-        n_users: With a history.
-        n_pairs: Of users and items.
-        model: The network.
-        training: How it is trained.
-        direct: Whether the direct path is asked for.
-        n_networks: Trained, one after the other.
-        n_factors: Hidden units that are added after training.
-        n_start: Factors that training starts from.
-        is_judged_with_direct: Whether the direct path is there while a network is trained.
-        limit: Bytes.
-
-    Returns:
-        The plan.
+def make_fit(plan: MemoryPlan, limit: int) -> MemoryPlan:
+    """Stay within a limit: rank fewer scores at once, then leave the direct path out.
 
     Raises:
-        ConfigError: If it cannot fit.
+        ConfigError: If that is not enough.
     """
-    n_items = model.n_items
-    n_units = n_networks * model.n_hidden + n_factors
-    share = training.context_share
-    n_targets = n_items if share is None else int((1.0 - share) * n_items) + 1
-    plan = MemoryPlan(
-        data=_PAIR_BYTES * n_pairs,
-        weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
-        update=4 * training.users_per_update(n_users) * n_targets * 2,
-        direct=regression_bytes(n_users, n_items, n_pairs) if direct else 0,
-        wide=0 if n_units == model.n_hidden else 4 * 3 * n_items * n_units * _WIDE_COPIES,
-        factors=4 * (n_users + n_items) * max(n_factors, n_start) * _FACTOR_COPIES,
-        is_held=n_start > 0 or is_judged_with_direct,
-        block=2 * BLOCK_BYTES,
-    )
-    if limit is None:
-        return plan
     for wanted in (plan, replace(plan, direct=0)):
-        fitting = _with_smaller_block(wanted, limit)
-        if fitting.total <= limit:
-            return fitting
+        too_much = max(0, wanted.total - limit)
+        smaller = replace(wanted, block=max(_LEAST_BLOCK, wanted.block - too_much))
+        if smaller.total <= limit:
+            return smaller
     raise ConfigError(
-        f"{fitting.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or use "
+        f"{smaller.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or use "
         "fewer items, hidden units or users in a batch"
-        + (", n_networks=1 or factors=False" if plan.wide else "")
-        + (", or start_from_factors=False" if n_start else "")
+        + (", or recipe__start='random'" if plan.factors else "")
     )
-
-
-def _with_smaller_block(plan: MemoryPlan, limit: int) -> MemoryPlan:
-    """Hold as many scores at once as the limit leaves room for, and a few at least."""
-    too_much = max(0, plan.total - limit)
-    return replace(plan, block=max(_LEAST_BLOCK, plan.block - too_much))
 
 
 @dataclass(frozen=True)
@@ -164,13 +144,13 @@ class RecommendingPlan:
     """Of the network."""
 
     histories: int
-    """Counts, and what is made of them."""
+    """Counts, and copies on the way."""
 
     answers: int
     """Ids and scores of all users."""
 
     block: int
-    """Of the scores that are held at once, float32."""
+    """Scores that are held at once, float32."""
 
     @property
     def total(self) -> int:
@@ -186,7 +166,7 @@ class RecommendingPlan:
             "answers": self.answers,
             "a block of scores": _BLOCK_COPIES * self.block,
         }
-        return f"recommending takes about {_told(self.total, parts)}"
+        return f"recommending takes about {_sizes(self.total, parts)}"
 
 
 def plan_recommending(
@@ -196,13 +176,10 @@ def plan_recommending(
 
     Args:
         n_users: To recommend for.
-        n_pairs: Of users and items in their histories.
+        n_pairs: In their histories.
         n: Items for each user.
         model: The network.
         limit: Bytes.
-
-    Returns:
-        The plan.
 
     Raises:
         ConfigError: If not even the scores of one user fit.
@@ -227,7 +204,6 @@ def plan_recommending(
     return plan
 
 
-def _told(total: int, parts: dict[str, int]) -> str:
-    """Sizes in GB, in words."""
-    told = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in parts.items() if size)
-    return f"{total / 1e9:.1f} GB at most ({told})"
+def _sizes(total: int, parts: dict[str, int]) -> str:
+    sizes = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in parts.items() if size)
+    return f"{total / 1e9:.1f} GB at most ({sizes})"

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.errors import ConfigError, DataError
-from cfnade.model.config import PRESETS
+from cfnade.fit.settings import RECIPES
 
 logger = logging.getLogger(__name__)
 
 NOTHING = "None"
 """How None is written: TOML has no word for it, and no setting has a value of that name."""
 
-_PARTS = ("preset", "settings", "search")
+_PARTS = ("recipe", "settings", "search")
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class SettingsFile:
     """What such a file holds."""
 
     settings: Mapping[str, Any]
-    """Keywords of `ImplicitCFNADE` that differ from the preset's."""
+    """Settings of `ImplicitCFNADE`, by keyword or nested name, that differ from the recipe's."""
 
-    preset: str = "default"
-    """What they start from."""
+    recipe: str = "default"
+    """Name of the recipe."""
 
     search: Mapping[str, Any] = field(default_factory=dict)
     """How they were found, if they were: see `cfnade.compare.tune.tune`."""
 
     @property
     def all_settings(self) -> dict[str, Any]:
-        """Those of the preset, changed where the file says so."""
-        return {**PRESETS[self.preset], **self.settings}
+        """The recipe's name and the settings that differ from it."""
+        return {"recipe": self.recipe, **self.settings}
 
     def check_test_is_unseen(self, sha256: str, *, seed: int, test_share: float) -> None:
         """Refuse to judge settings on pairs that they were chosen with.
@@ -60,11 +60,11 @@ class SettingsFile:
                 "are held out now, the figures are too good"
             )
             return
-        told = {name: self.search.get(name) for name in ("seed", "test_share")}
-        if told != {"seed": seed, "test_share": test_share}:
+        used = {name: self.search.get(name) for name in ("seed", "test_share")}
+        if used != {"seed": seed, "test_share": test_share}:
             raise ConfigError(
-                f"these settings were chosen on this data with seed {told['seed']} and a test "
-                f"share of {told['test_share']}: with seed {seed} and {test_share} some test pairs "
+                f"these settings were chosen on this data with seed {used['seed']} and a test "
+                f"share of {used['test_share']}: with seed {seed} and {test_share} some test pairs "
                 "have been seen; use the same, or tune again"
             )
 
@@ -73,7 +73,7 @@ def read_settings(path: str | Path) -> SettingsFile:
     """Read a settings file.
 
     Raises:
-        ConfigError: If it cannot be read, or holds anything but `preset`, `[settings]` and
+        ConfigError: If it cannot be read, or holds anything but `recipe`, `[settings]` and
             `[search]`.
     """
     path = Path(path)
@@ -86,21 +86,21 @@ def read_settings(path: str | Path) -> SettingsFile:
     strange = sorted(set(found) - set(_PARTS))
     if strange:
         raise ConfigError(
-            f'{path} holds {strange[0]!r}; a settings file has preset = "..." and the tables '
+            f'{path} holds {strange[0]!r}; a settings file has recipe = "..." and the tables '
             "[settings] and [search]; settings go below [settings]"
         )
-    preset, settings = found.get("preset", "default"), found.get("settings", {})
+    recipe, settings = found.get("recipe", "default"), found.get("settings", {})
     search = found.get("search", {})
     if not isinstance(settings, dict) or not isinstance(search, dict):
         raise ConfigError(f"settings and search must be tables in {path}: [settings], [search]")
-    if not isinstance(preset, str) or preset not in PRESETS:
+    if not isinstance(recipe, str) or recipe not in RECIPES:
         raise ConfigError(
-            f"there is no preset {preset!r}, which {path} names; choose from {', '.join(PRESETS)}"
+            f"there is no recipe {recipe!r}, which {path} names; choose from {', '.join(RECIPES)}"
         )
     if "relative_rating" in settings:
         raise ConfigError(f"relative_rating cannot be set in a file, as in {path}")
     plain = {name: None if value == NOTHING else value for name, value in settings.items()}
-    return SettingsFile(plain, preset, search)
+    return SettingsFile(plain, recipe, search)
 
 
 def write_settings(path: str | Path, file: SettingsFile, *, remarks: str = "") -> None:
@@ -117,7 +117,7 @@ def write_settings(path: str | Path, file: SettingsFile, *, remarks: str = "") -
     """
     path = Path(path)
     lines = [f"# {line}".rstrip() for line in remarks.splitlines()]
-    lines.append(f"preset = {_toml(file.preset)}")
+    lines.append(f"recipe = {_toml(file.recipe)}")
     for title, table in (("settings", file.settings), ("search", file.search)):
         if table:
             lines += ["", f"[{title}]", *(f"{n} = {_toml(v)}" for n, v in table.items())]

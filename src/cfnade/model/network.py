@@ -1,4 +1,4 @@
-"""The network of the paper (Eq. 9, 10, 12 and 13) in torch, for training."""
+"""The network of the paper in torch, for training: its weights, and the hidden layer (Eq. 9)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cfnade.model.batches import Alone, Exchange
 from cfnade.model.config import ModelConfig
 from cfnade.model.inputs import dislike_scale, input_weight, with_values
+from cfnade.model.ordering import Window
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -22,15 +24,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,
 }
 
-
 ITEM_WEIGHTS = ("like_weight", "dislike_weight", "output_weight", "output_bias")
-"""Those with a row for each item."""
+"""Weights with one row per item."""
 
 
 class CFNADENetwork(nn.Module):
-    """p(like of an item | likes and confidences of the context), for all items at once.
+    """The weights, and the hidden layers after the first sum.
 
     Item matrices hold one row per item, (n_items, n_hidden): the transpose of the paper's W, A.
+    `InputLayer` computes the sum of Eq. 9, and `OutputLayer` Eq. 10 with its cost, Eq. 14.
     """
 
     def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
@@ -53,30 +55,8 @@ class CFNADENetwork(nn.Module):
         self.deep_bias = nn.ParameterList(torch.zeros(n_hidden) for _ in range(n_deep))
         self.activation = ACTIVATIONS[config.activation]
 
-    def hidden(self, context: csr_array, in_context: NDArray[np.bool_]) -> Tensor:
-        """Hidden layer given a context (Eq. 9; Eq. 13 if the context is all items).
-
-        Unobserved items have like 0 and confidence 1, so Eq. 9 is exactly
-        `g(b + sum(A, context) + sum(c W - A, liked items in context))`: the first sum is one
-        vector for the whole batch, and a user costs only the items they liked. Written plainly
-        here, dense, for tests to compare with; training computes it in `InputLayer`.
-
-        Args:
-            context: Confidence of the liked items in the context, sparse, (n_users, n_items).
-            in_context: Items whose likes are known, (n_items,).
-
-        Returns:
-            (n_users, n_hidden).
-        """
-        W, A = self.like_weight, self.dislike_weight
-        weights = _dense(with_values(context, input_weight(context, self.config)), W)
-        likes = _dense(with_values(context, np.ones_like(context.data)), A)
-        known = torch.from_numpy(in_context).to(A.dtype)  # (n_items,)
-        disliked = dislike_scale(self.config) * (known @ A - likes @ A)  # (n_users, n_hidden)
-        return self.hidden_of(weights @ W + disliked)
-
     def hidden_of(self, entered: Tensor) -> Tensor:
-        """The last hidden layer, given what enters the first but for its bias.
+        """The last hidden layer, given the sums of Eq. 9 without the bias.
 
         Args:
             entered: (n_users, n_hidden).
@@ -89,19 +69,100 @@ class CFNADENetwork(nn.Module):
             hidden = self.activation(F.linear(hidden, U, b))
         return hidden
 
-    def logits(self, hidden: Tensor, targets: NDArray[np.int64] | None = None) -> Tensor:
-        """Logit of a like of each target (Eq. 10 and 12, before the sigmoid).
+
+class InputLayer:
+    """The sums of Eq. 9 and their gradients, by hand.
+
+    Unobserved items have like 0 and confidence 1, so Eq. 9 is exactly
+    `g(b + sum(A, context) + sum(c W - A, liked items in context))`. The first sum is one vector for
+    the whole batch, so a user costs only the items they liked. Gradient arrays are reused:
+    allocating arrays of this size takes longer than filling them.
+    """
+
+    def __init__(self, like_weight: Tensor, dislike_weight: Tensor, config: ModelConfig) -> None:
+        self.W, self.A = like_weight.detach(), dislike_weight.detach()
+        self.config = config
+        self._by_W, self._by_A = torch.zeros_like(self.W), torch.zeros_like(self.A)
+
+    def forward(self, context: csr_array, window: Window) -> Tensor:
+        """Sum what enters the hidden layer.
 
         Args:
-            hidden: (n_users, n_hidden).
-            targets: Items to predict, (n_targets,); all items if None.
+            context: Confidence of the liked items in the context, sparse, (n_users, n_items).
+            window: The targets; the rows of W and A are in the order of its circle.
 
         Returns:
-            (n_users, n_targets).
+            (n_users, n_hidden).
         """
-        items = slice(None) if targets is None else torch.from_numpy(targets)
-        return F.linear(hidden, self.output_weight[items], self.output_bias[items])
+        scale = dislike_scale(self.config)
+        self._window = window
+        self._weights = with_values(context, input_weight(context, self.config))
+        self._likes = with_values(context, np.full(context.nnz, scale, dtype=context.data.dtype))
+        entered = product(self._weights, self.W) - product(self._likes, self.A)
+        for places in window.context_places:
+            entered += scale * self.A[places].sum(dim=0)
+        return entered
+
+    def gradient(self, by_input: Tensor, exchange: Exchange | None = None) -> dict[str, Tensor]:
+        """Backpropagate to the weights.
+
+        Args:
+            by_input: Gradient by what `forward` returned, (n_users, n_hidden).
+            exchange: Adds up the gradients of several processes; None is alone.
+
+        Returns:
+            By W and A, (n_items, n_hidden) each; the next call overwrites the arrays.
+        """
+        exchange = exchange or Alone()
+        everyone = dislike_scale(self.config) * by_input.sum(dim=0)  # (n_hidden,)
+        exchange.add_up([everyone])
+        liked, by_weighted = product_by_column(self._weights, by_input)
+        _, by_liked = product_by_column(self._likes, by_input)
+        liked, (by_weighted, by_liked) = exchange.add_up_rows(
+            liked, [by_weighted, by_liked], len(self.W)
+        )
+        self._by_W.zero_()
+        self._by_W.index_copy_(0, liked, by_weighted)
+        for places in self._window.target_places:
+            self._by_A[places].zero_()
+        for places in self._window.context_places:
+            self._by_A[places] = everyone
+        self._by_A.index_copy_(0, liked, everyone - by_liked)
+        return {"like_weight": self._by_W, "dislike_weight": self._by_A}
 
 
-def _dense(matrix: csr_array, like: Tensor) -> Tensor:
-    return torch.from_numpy(matrix.toarray()).to(like.dtype)
+def product(matrix: csr_array, dense: Tensor) -> Tensor:
+    """`matrix @ dense` of (n_rows, n_columns) and (n_columns, n_hidden)."""
+    return _sum_rows(matrix.indices, matrix.indptr[:-1], matrix.data, dense)
+
+
+def product_by_column(matrix: csr_array, dense: Tensor) -> tuple[Tensor, Tensor]:
+    """`matrix.T @ dense`, without the rows that are zero.
+
+    Args:
+        matrix: (n_rows, n_columns).
+        dense: (n_rows, n_hidden).
+
+    Returns:
+        The columns with any value, (n_used,), and their rows of the product, (n_used, n_hidden).
+    """
+    by_column = matrix.tocsc()
+    used = np.flatnonzero(np.diff(by_column.indptr))
+    rows = _sum_rows(by_column.indices, by_column.indptr[used], by_column.data, dense)
+    return torch.from_numpy(used), rows
+
+
+def _sum_rows(
+    rows: NDArray[np.integer],
+    starts: NDArray[np.integer],
+    weights: NDArray[np.floating],
+    dense: Tensor,
+) -> Tensor:
+    """Weighted sums of runs of rows; torch's embedding bags do this fast."""
+    return F.embedding_bag(
+        torch.from_numpy(rows.astype(np.int64)),
+        dense,
+        torch.from_numpy(starts.astype(np.int64)),
+        mode="sum",
+        per_sample_weights=torch.from_numpy(weights).to(dense.dtype),
+    )

@@ -1,4 +1,4 @@
-"""Training: epochs of updates on random splits, early stopping, checkpoints."""
+"""Training: epochs of updates on random splits (Eq. 14), early stopping, checkpoints."""
 
 from __future__ import annotations
 
@@ -17,33 +17,28 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
-from cfnade.model.checkpoint import (
-    load_checkpoint,
-    save_checkpoint,
-)
+from cfnade.model.batches import Alone, Exchange, Part, RowsInMemory, TrainingRows
+from cfnade.model.checkpoint import load_checkpoint, save_checkpoint
 from cfnade.model.config import ModelConfig, TrainingConfig
-from cfnade.model.exchange import Alone, Exchange, Part
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.input_layer import InputLayer
-from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork
+from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
 from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
-from cfnade.model.rows import RowsInMemory, TrainingRows
 
-_RISE = 0.05  # share of a schedule's updates over which the step size rises
-_AVERAGE_EVERY = 5  # updates: an average of the weights moves slowly, and reads all of them
+_WARM_UP = 0.05  # share of a linear schedule's updates over which the step size rises
+_AVERAGE_EVERY = 5  # updates: an average moves slowly, and updating it reads all weights
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at validation found."""
+    """One look at validation."""
 
     mpr: float
     """In percent."""
 
     cost: float | None = None
-    """What the best epoch has least of; None if that is MPR."""
+    """What early stopping minimises; None if that is MPR."""
 
 
 Validate = Callable[[NumpyNetwork], Look]
@@ -52,7 +47,7 @@ Validate = Callable[[NumpyNetwork], Look]
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over all users came to."""
+    """One pass over all users."""
 
     number: int
     """From 1."""
@@ -61,29 +56,29 @@ class Epoch:
     """Eq. 14 per user and item, averaged over the updates."""
 
     validation_mpr: float | None
-    """In percent; None if validation was not looked at."""
+    """In percent; None without a look at validation."""
 
     seconds: float
     """Since training began, over all resumed runs."""
 
     validation_cost: float | None = None
-    """What the best epoch has least of, if that is not MPR."""
+    """What early stopping minimises, if that is not MPR."""
 
     @property
     def cost(self) -> float | None:
-        """What the best epoch has least of; None if validation was not looked at."""
+        """What early stopping minimises; None without a look at validation."""
         return self.validation_mpr if self.validation_cost is None else self.validation_cost
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The outcome of training."""
+    """The result of training."""
 
     network: NumpyNetwork
     """With the weights of the best epoch."""
 
     best_epoch: int
-    """Whose weights these are; the last one if there was no validation."""
+    """The last one if there was no validation."""
 
     epochs: list[Epoch] = field(repr=False)
     """All epochs that were run."""
@@ -102,41 +97,40 @@ def train(
     on_step: Callable[[int, int], None] | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
-    told: Mapping[str, Any] | None = None,
+    resume_key: Mapping[str, Any] | None = None,
 ) -> Trained:
     """Fit the network to relative ratings.
 
-    Every random choice of an epoch follows from the seed and the epoch's number, so a run that
-    is resumed ends in the same weights as one that was never interrupted.
+    All randomness of an epoch follows from the seed and the epoch's number, so a resumed run ends
+    in the same weights as an uninterrupted one.
 
     Args:
         model: What the network is.
         training: How to train it.
-        ratings: Relative ratings of the training pairs, sparse, (n_users, n_items); or where to
-            get the users from, batch by batch.
-        start: Weights to start from, by name; they are copied. None draws them.
-        trained_items: Move the rows of W, V and d of these items alone, (n_items,); all else rests
-            as it is, to the bit. None trains all weights.
-        exchange: How several processes that call this together add up their gradients; None
-            trains alone. All get the same weights; the first keeps the checkpoints.
-        validate: Judges the network after every `validate_every` epochs, by what `choose_by` says,
-            for early stopping; without it all `max_epochs` are run.
+        ratings: Relative ratings of the training pairs, sparse, (n_users, n_items), or any other
+            source of users.
+        start: Weights to start from, by name; None draws them (`first_weights`).
+        trained_items: Train W, V and d of these items only, (n_items,); all else stays the same to
+            the bit. None trains all weights.
+        exchange: Adds up the gradients of several processes that call this together; None trains
+            alone. All end with the same weights; the first one keeps the checkpoints.
+        validate: Judges the network every `validate_every` epochs, for early stopping; without it
+            all `max_epochs` are run.
         on_epoch: Called after every epoch.
-        on_step: Called after every update with its number in the epoch and how many there are.
-        checkpoint: Folder that is kept up to date after every epoch.
-        resume: Go on from that checkpoint.
-        told: What else must be the same to resume, as JSON can hold it: where the run starts from,
-            what it is judged with.
+        on_step: Called after every update with its number in the epoch and their total.
+        checkpoint: Folder to update after every epoch.
+        resume: Continue from that checkpoint.
+        resume_key: What else must be the same to resume, as JSON.
 
     Returns:
-        The best network and how it came about.
+        The best network and all epochs.
 
     Raises:
         TrainingError: If the loss is no longer finite; the last good checkpoint is kept.
     """
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings, start, trained_items, exchange, told)
+    run = _Run(model, training, ratings, start, trained_items, exchange, resume_key)
     if resume and checkpoint is not None:
         run.load(checkpoint)
         run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
@@ -145,7 +139,7 @@ def train(
         loss = run.epoch(on_step, checkpoint)
         number = len(run.epochs) + 1
         look = None
-        if validate is not None and training.is_validated(number, run.rows.n_users):
+        if validate is not None and training.is_validated(number):
             look = validate(run.averaged_network())
         seconds = run.seconds + time.perf_counter() - started
         epoch = Epoch(number, loss, None, seconds)
@@ -159,30 +153,29 @@ def train(
     return run.outcome()
 
 
-def as_rows(model: ModelConfig, ratings: csr_array | TrainingRows) -> TrainingRows:
-    """Where training gets its users from."""
-    return RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
-
-
-def first_network(
-    model: ModelConfig, training: TrainingConfig, rows: TrainingRows
-) -> CFNADENetwork:
-    """The network that training starts from unless other weights are given: random weights."""
-    network = CFNADENetwork(model, torch.Generator().manual_seed(training.seed))
-    rows.start(network, training)
-    return network
-
-
 def first_weights(
     model: ModelConfig, training: TrainingConfig, ratings: csr_array | TrainingRows
 ) -> dict[str, NDArray[np.float32]]:
-    """The weights of `first_network` by name, to change before they are given to `train`."""
-    network = first_network(model, training, as_rows(model, ratings))
+    """The weights that training starts from by default, by name: random, and the first bias."""
+    network = _first_network(model, training, _rows(model, ratings))
     return {name: weight.detach().numpy() for name, weight in network.named_parameters()}
 
 
+def _first_network(
+    model: ModelConfig, training: TrainingConfig, rows: TrainingRows
+) -> CFNADENetwork:
+    network = CFNADENetwork(model, torch.Generator().manual_seed(training.seed))
+    with torch.no_grad():
+        network.output_bias.copy_(torch.from_numpy(rows.first_bias(training.bias_start)))
+    return network
+
+
+def _rows(model: ModelConfig, ratings: csr_array | TrainingRows) -> TrainingRows:
+    return RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
+
+
 class _Run:
-    """The moving parts of one training run."""
+    """The state of one training run."""
 
     def __init__(
         self,
@@ -192,19 +185,16 @@ class _Run:
         start: Mapping[str, NDArray[np.float32]] | None = None,
         trained_items: NDArray[np.bool_] | None = None,
         exchange: Exchange | None = None,
-        told: Mapping[str, Any] | None = None,
+        resume_key: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.training = model, training
-        self.told = dict(told or {})
+        self.resume_key = dict(resume_key or {})
         self.exchange = exchange or Alone()
-        self.rows = as_rows(model, ratings)
-        self.patience = training.patience_for(self.rows.n_users)
-        self.item_l2 = training.item_l2_for(
-            int(self.rows.n_watchers.sum()), self.rows.n_users, model.n_items
-        )
-        l2 = self.item_l2 / (max(self.rows.n_users, 1) * model.n_items)  # for a mean of both
+        self.rows = _rows(model, ratings)
+        # Scaled for a mean over users and items: the same strength suits data of any size.
+        l2 = training.item_l2 / (max(self.rows.n_users, 1) * model.n_items)
         self.l2 = torch.from_numpy(2.0 * l2 * self.rows.n_watchers).float()[:, None]
-        self.network = first_network(model, training, self.rows)
+        self.network = _first_network(model, training, self.rows)
         if start is not None:
             self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
@@ -229,7 +219,7 @@ class _Run:
     def is_finished(self) -> bool:
         n_epochs = len(self.epochs)
         is_looked_at = bool(self.epochs) and self.epochs[-1].validation_mpr is not None
-        out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.patience
+        out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.training.patience
         return n_epochs >= self.training.max_epochs or out_of_patience
 
     def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:
@@ -250,8 +240,8 @@ class _Run:
                 batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
                 loss = self._update(batch, *layers, rng, part)
                 if not math.isfinite(loss):
-                    told = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
-                    raise TrainingError(told)
+                    message = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
+                    raise TrainingError(message)
                 total += loss
                 if on_step is not None:
                     on_step(step + 1, n_steps)
@@ -270,7 +260,7 @@ class _Run:
     ) -> float:
         """One update on one random split of the items, shared by the batch.
 
-        Processes that share the batch draw the same for all of it, and add up what they find.
+        Processes that share the batch draw the same random numbers and add up their gradients.
         """
         training, n_items = self.training, self.model.n_items
         part = part or Part(0, batch.shape[0])
@@ -282,7 +272,7 @@ class _Run:
             drawn = rng.random((part.n_users, self.model.n_hidden), dtype=np.float32)
             kept = drawn[part.first : part.first + batch.shape[0]] >= training.dropout
             hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
-        gradient = output_layer.gradient(hidden.detach(), window, target_likes, training.zero_share)
+        gradient = output_layer.gradient(hidden.detach(), window, target_likes)
         share = batch.shape[0] / part.n_users  # of the mean over the batch
         scale = share / n_items if training.item_mean else share
         self.network.zero_grad()
@@ -298,7 +288,7 @@ class _Run:
         loss = torch.tensor(share * gradient.loss, dtype=torch.float64)
         targets = [gradient.output_weight[places] for places in window.target_places]
         self.exchange.add_up([*targets, gradient.output_bias, *within.values(), loss])
-        rows = _rows_looked_at(window) if training.optimizer == "adam" else {}
+        rows = _rows_with_gradient(window) if training.optimizer == "adam" else {}
         self._add_l2(gradients, rows)
         if self.is_trained is not None:
             gradients = self._of_trained_items(gradients, self.is_trained)
@@ -319,14 +309,14 @@ class _Run:
         if training.schedule == "constant":
             return training.learning_rate
         n_steps = training.max_epochs * self.n_steps
-        rise = min(1.0, (self.n_updates + 1) / max(1.0, _RISE * n_steps))
+        rise = min(1.0, (self.n_updates + 1) / max(1.0, _WARM_UP * n_steps))
         fall = max(0.0, 1.0 - self.n_updates / n_steps)
         return training.learning_rate * rise * fall
 
     @torch.no_grad()
     def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
-        """Add the gradient of L2; on the rows that are moved it makes up for the others."""
-        if self.item_l2 == 0:
+        """Add the gradient of L2 to the rows that move, scaled up for those that do not."""
+        if self.training.item_l2 == 0:
             return
         for name in ("like_weight", "output_weight"):
             weight = self.network.get_parameter(name)
@@ -342,7 +332,7 @@ class _Run:
     ) -> dict[str, Tensor]:
         """Gradients by W, V and d of the trained items alone, weight decay included.
 
-        A row that never had a gradient rests to the bit, with Adam as with SGD.
+        A row without a gradient stays the same to the bit, with Adam as with SGD.
         """
         kept = {}
         for name in ("like_weight", "output_weight", "output_bias"):
@@ -353,7 +343,7 @@ class _Run:
 
     @torch.no_grad()
     def _update_average(self) -> None:
-        """Move the running average towards the weights, faster while there are few of them."""
+        """Move the running average towards the weights, faster at the start."""
         decay = 0.0
         if self.training.weight_average > 0:
             early = (1 + self.n_updates) / (10 + self.n_updates)
@@ -364,10 +354,9 @@ class _Run:
 
     @contextmanager
     def _in_random_order(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Bring the items into a random order, and back at the end; gives each item's place in it.
+        """Put the items in a random order, and back at the end; gives each item's place in it.
 
-        All that has a row for each item is moved: weights, their average, what the optimiser
-        keeps of them.
+        This moves all that has a row per item: weights, their average, the optimiser's state.
         """
         order = rng.permutation(self.model.n_items)  # the item at each place
         place_of = np.argsort(order)
@@ -379,7 +368,7 @@ class _Run:
 
     @torch.no_grad()
     def _move_rows(self, order: NDArray[np.int64]) -> None:
-        """Row k becomes what was row `order[k]`, of all that has a row for each item."""
+        """Row k becomes what was row `order[k]`."""
         rows = torch.from_numpy(order)
         self.l2 = self.l2[rows]
         if self.is_trained is not None:
@@ -398,7 +387,7 @@ class _Run:
         return self._network(self.average)
 
     def is_best(self, epoch: Epoch) -> bool:
-        """Whether an epoch has less of what counts than all before."""
+        """Whether an epoch has a lower cost than all before."""
         earlier = (e.cost for e in self.epochs if e.cost is not None)
         return epoch.cost is not None and epoch.cost < min(earlier, default=math.inf)
 
@@ -410,7 +399,7 @@ class _Run:
             self.best = {name: weight.clone() for name, weight in self.average.items()}
 
     def outcome(self) -> Trained:
-        if self.best_epoch == 0:  # resumed to be shorter, before validation was ever looked at
+        if self.best_epoch == 0:  # stopped before the first look at validation
             return Trained(self._network(self.average), len(self.epochs), self.epochs)
         return Trained(self._network(self.best), self.best_epoch, self.epochs)
 
@@ -419,7 +408,7 @@ class _Run:
         return NumpyNetwork(self.model, weights)
 
     def save(self, folder: Path) -> None:
-        """Write everything that a later run needs to go on from here."""
+        """Write all that a later run needs to continue."""
         parts: dict[str, Mapping[str, Tensor]] = {
             "weights": dict(self.network.named_parameters()),
             "average": self.average,
@@ -443,7 +432,7 @@ class _Run:
         )
 
     def load(self, folder: Path) -> None:
-        """Go on where a checkpoint left off, if it is of the same run."""
+        """Continue from a checkpoint of the same run."""
         tensors, state = load_checkpoint(folder)
         for key, value in self._identity().items():
             if state.get(key) != value:
@@ -463,24 +452,22 @@ class _Run:
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
 
     def _identity(self) -> dict[str, Any]:
-        """What must be the same for a resumed run to end as an uninterrupted one would."""
+        """What a resumed run must share to end like an uninterrupted one."""
         training = asdict(self.training)
-        for name in ("patience", "validate_every"):  # a run may be made longer, or watched closer
+        for name in ("patience", "validate_every"):  # these may change
             del training[name]
         if self.training.schedule == "constant":
             del training["max_epochs"]
-        if self.training.choose_by is None:
-            del training["choose_by"]  # as in checkpoints from before there was a choice
         return {
             "model": asdict(self.model),
             "training": training,
             "data": self.rows.identity(),
-            **self.told,
+            **self.resume_key,
         }
 
 
-def _rows_looked_at(window: Window) -> dict[str, list[slice]]:
-    """The rows that a split has anything to say about, by weight."""
+def _rows_with_gradient(window: Window) -> dict[str, list[slice]]:
+    """The rows that one split gives a gradient, by weight."""
     context, targets = window.context_places, window.target_places
     return {
         "like_weight": context,

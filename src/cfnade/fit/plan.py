@@ -1,0 +1,243 @@
+"""One plan for a fit: every decision that depends on the data is made here, and nowhere else.
+
+`FitPlan.of(counts, settings)` fills in what the settings leave open. The rest of the fit executes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from cfnade.beyond.direct import regression_bytes
+from cfnade.beyond.factors import can_start_from_factors
+from cfnade.beyond.readout import GRID, Readout
+from cfnade.data.interactions import CountMatrix
+from cfnade.errors import ConfigError
+from cfnade.fit.memory import MemoryPlan, make_fit, parse_bytes
+from cfnade.fit.settings import FitSettings, Recipe
+from cfnade.model.config import ModelConfig, TrainingConfig
+
+VALIDATION_USERS = 2_000
+"""Users held out for validation at most: enough to tell epochs and readouts apart."""
+
+REFIT_ABOVE = 0.01
+"""Share of the pairs held out above which a refit is worth its time."""
+
+WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE = 130, 0.03
+"""Watchers per item, or their share of all users, from which items need little regularisation."""
+
+FACTORS_MAX_PAIRS = 500_000
+"""Pairs up to which training starts from factors."""
+
+WIDE_FACTORS_WATCHERS = 20
+"""Watchers per item below which the factorisation has 512 factors rather than 256."""
+
+FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
+"""Rates of confidence of the factorisation, from many to few watchers per item."""
+
+DIRECT_MAX_ITEMS = 100_000
+"""Items up to which there is a direct path: each is a regression of up to three milliseconds."""
+
+DENSE_MAX_ITEMS = 20_000
+"""Items up to which shared watchers are kept in a dense array (1.6 GB at most)."""
+
+SPARSE_USERS = 50_000
+"""Users sampled for the sparse array above that."""
+
+SEARCH_L2_MAX_ITEMS = 10_000
+"""Items up to which several L2 of the direct path are tried."""
+
+_BATCH, _LEAST_BATCH, _LEAST_UPDATES = 200, 16, 8  # users; users; updates in an epoch
+_PATIENCE, _PATIENCE_UPDATES = 6, 200  # epochs; updates
+_VALIDATE, _VALIDATE_UPDATES = 2, 50
+
+
+@dataclass(frozen=True)
+class FactorPlan:
+    """The factorisation that training starts from."""
+
+    n_factors: int
+    alpha: float
+
+
+@dataclass(frozen=True)
+class DirectPlan:
+    """The regressions of the direct path."""
+
+    n_candidates: int
+    max_users: int | None
+    """Users to sample for a sparse array of shared watchers; None uses all, dense."""
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """All that one fit does."""
+
+    n_users: int
+    n_pairs: int
+    model: ModelConfig
+    training: TrainingConfig
+    readout: Readout
+    """What is None is searched for."""
+
+    factors: FactorPlan | None
+    """None starts at random."""
+
+    direct: DirectPlan | None
+    """None leaves the direct path out."""
+
+    refit: bool | None
+    """None decides by how much was held out."""
+
+    memory: MemoryPlan
+    memory_limit: int | None = None
+
+    @classmethod
+    def of(cls, counts: CountMatrix, settings: FitSettings) -> FitPlan:
+        """Plan the fit of counts, (n_users, n_items).
+
+        Raises:
+            ConfigError: If a setting has no meaning, or the fit cannot stay within the limit of
+                memory.
+        """
+        n_users, n_items = counts.shape
+        return cls.of_size(n_users, n_items, counts.nnz, settings)
+
+    @classmethod
+    def of_size(cls, n_users: int, n_items: int, n_pairs: int, settings: FitSettings) -> FitPlan:
+        """Plan the fit of data of this size; see `of`."""
+        recipe = settings.recipe
+        model = ModelConfig(n_items, **_shared(ModelConfig, recipe))
+        training = _training(recipe, n_users, n_items, n_pairs, settings.seed)
+        factors = _factors(recipe, model, n_users, n_pairs)
+        direct = None
+        if recipe.readout.direct and n_items <= DIRECT_MAX_ITEMS:
+            direct = _direct(recipe.readout, n_items)
+        limit = None if settings.memory_limit is None else parse_bytes(settings.memory_limit)
+        memory = MemoryPlan.of(
+            n_users,
+            n_pairs,
+            model,
+            training,
+            direct=0
+            if direct is None
+            else regression_bytes(n_users, n_items, n_pairs, direct.n_candidates, direct.max_users),
+            n_factors=0 if factors is None else factors.n_factors,
+            judged_users=min(VALIDATION_USERS, n_users),
+        )
+        if limit is not None:
+            memory = make_fit(memory, limit)
+        if direct is not None and not memory.direct:
+            direct = None
+        readout = recipe.readout if direct is not None else replace(recipe.readout, direct=False)
+        return cls(
+            n_users, n_pairs, model, training, readout, factors, direct, recipe.refit, memory, limit
+        )
+
+    @property
+    def readout_grid(self) -> dict[str, Sequence[Any]]:
+        """Values of the readout to try."""
+        grid: dict[str, Sequence[Any]] = dict(GRID)
+        if self.direct is not None:
+            most = self.direct.n_candidates
+            grid["direct_neighbours"] = tuple(n for n in GRID["direct_neighbours"] if n <= most)
+        if self.model.n_items > SEARCH_L2_MAX_ITEMS:
+            del grid["direct_l2"]
+        return grid
+
+    @property
+    def rows_per_look(self) -> int:
+        """Users whose scores are held at once when a network is judged."""
+        return max(1, self.memory.block // (2 * 4 * self.model.n_items))
+
+    def refits(self, share_trained_on: float) -> bool:
+        """Whether to train again on all pairs, after some were held out."""
+        if share_trained_on == 1.0:
+            return False
+        return share_trained_on < 1.0 - REFIT_ABOVE if self.refit is None else self.refit
+
+    def lines(self) -> list[str]:
+        """The plan in a few readable lines."""
+        model, training = self.model, self.training
+        start = "random weights"
+        if self.factors is not None:
+            start = f"{self.factors.n_factors} factors (alpha {self.factors.alpha:g})"
+        direct = "none"
+        if self.direct is not None:
+            users = self.direct.max_users
+            direct = f"{self.direct.n_candidates} candidate neighbours for each item"
+            direct += "" if users is None else f", found on {users:,} users at most"
+        searched = [
+            name
+            for name in (self.readout_grid if self.direct is not None else ["popularity_tilt"])
+            if getattr(self.readout, name) is None
+        ]
+        return [
+            f"data: {self.n_users:,} users, {model.n_items:,} items, {self.n_pairs:,} pairs, "
+            f"{self.n_pairs / max(model.n_items, 1):.1f} watchers per item",
+            f"network: {model.n_hidden} hidden units, alpha {model.alpha:g}, start from {start}",
+            f"training: {training.optimizer}, step {training.learning_rate:g}, batches of "
+            f"{training.batch_size}, item_l2 {training.item_l2:g}, dropout {training.dropout:g}, "
+            f"at most {training.max_epochs} epochs, validated every {training.validate_every}, "
+            f"patience {training.patience}",
+            f"direct path: {direct}",
+            f"readout: searches {', '.join(searched) or 'nothing'}",
+            self.memory.describe(),
+        ]
+
+
+def _shared(kind: type, recipe: Recipe) -> dict[str, Any]:
+    """Fields that a recipe and a configuration share."""
+    return {f.name: getattr(recipe, f.name) for f in fields(kind) if hasattr(recipe, f.name)}
+
+
+def _training(
+    recipe: Recipe, n_users: int, n_items: int, n_pairs: int, seed: int
+) -> TrainingConfig:
+    settings: Mapping[str, Any] = _shared(TrainingConfig, recipe)
+    decided: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    decided["context_share"] = recipe.context_share  # None has a meaning of its own
+    if recipe.batch_size is None:
+        decided["batch_size"] = min(_BATCH, max(_LEAST_BATCH, n_users // _LEAST_UPDATES))
+    if recipe.item_l2 is None:
+        n_watchers = n_pairs / max(n_items, 1)
+        is_well_known = n_watchers >= min(WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE * n_users)
+        decided["item_l2"] = 0.02 if is_well_known else 0.8
+    training = TrainingConfig(**decided, seed=seed)
+    n_updates = max(training.updates_per_epoch(n_users), 1)
+    # On few users an epoch is few updates: patience and looks count updates then.
+    if recipe.patience is None:
+        training = replace(
+            training, patience=max(_PATIENCE, math.ceil(_PATIENCE_UPDATES / n_updates))
+        )
+    if recipe.validate_every is None:
+        at_most = max(_VALIDATE, min(training.max_epochs // 4, training.patience))
+        every = max(_VALIDATE, math.ceil(_VALIDATE_UPDATES / n_updates))
+        training = replace(training, validate_every=min(every, at_most))
+    return training
+
+
+def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> FactorPlan | None:
+    can = can_start_from_factors(model)
+    if recipe.start == "factors" and not can:
+        raise ConfigError(
+            "starting from factors needs a single layer of tanh or identity, got "
+            f"n_layers={model.n_layers}, activation={model.activation!r}; use start='random'"
+        )
+    is_quick = n_pairs <= FACTORS_MAX_PAIRS
+    if recipe.start == "random" or not can or not (is_quick or recipe.start == "factors"):
+        return None
+    n_watchers = max(n_pairs / max(model.n_items, 1), 1e-9)
+    n_factors = 512 if n_watchers < WIDE_FACTORS_WATCHERS else 256
+    # The fewer watchers an item has, the more each of them counts.
+    wanted = 10.0 * max(WELL_KNOWN_WATCHERS / n_watchers, 1.0) ** 2
+    alpha = min(FACTOR_ALPHAS, key=lambda alpha: abs(math.log(alpha / wanted)))
+    return FactorPlan(max(1, min(n_factors, min(n_users, model.n_items) // 2)), alpha)
+
+
+def _direct(readout: Readout, n_items: int) -> DirectPlan:
+    is_dense = n_items <= DENSE_MAX_ITEMS
+    n_candidates = max(100 if is_dense else 200, readout.direct_neighbours or 0)
+    return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)

@@ -1,0 +1,193 @@
+"""Where training gets its users from, and how several processes share them: two small seams.
+
+`RowsInMemory` and `Alone` are the usual ones. `cfnade.scale` has users on disk and processes that
+add up their gradients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.data.feedback import confidence, share_logit
+from cfnade.model.config import BiasStart, TrainingConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Part(NamedTuple):
+    """The run of users of a batch that one process has."""
+
+    first: int
+    """Place of the first one in the whole batch."""
+
+    n_users: int
+    """Of the whole batch, over all processes."""
+
+
+class TrainingRows(Protocol):
+    """Users and the confidence of their likes."""
+
+    @property
+    def n_users(self) -> int:
+        """Users with any like, over all processes."""
+        ...
+
+    @property
+    def n_watchers(self) -> NDArray[np.integer]:
+        """Users who like each item, (n_items,)."""
+        ...
+
+    def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
+        """The output bias to start from, (n_items,)."""
+        ...
+
+    def batches(
+        self, training: TrainingConfig, epoch: int, rng: np.random.Generator
+    ) -> Iterator[tuple[csr_array, Part]]:
+        """Every user once, in batches of random order; draws from `rng` before it returns.
+
+        Yields:
+            Confidence of the likes of this process's users, sparse, (n_here, n_items), at least
+            one user, and which users of the batch they are. All processes get the same number of
+            batches.
+        """
+        ...
+
+    def identity(self) -> list[Any]:
+        """What identifies this data, as JSON: a resumed run must have the same."""
+        ...
+
+
+class RowsInMemory:
+    """All users in one sparse matrix."""
+
+    def __init__(self, ratings: csr_array, alpha: float) -> None:
+        """Turn relative ratings, (n_users, n_items), into confidences."""
+        self.users = np.flatnonzero(np.diff(ratings.indptr))  # an empty history teaches nothing
+        self.confidence = csr_array(
+            (confidence(ratings.data, alpha), ratings.indices, ratings.indptr), ratings.shape
+        )
+
+    @property
+    def n_users(self) -> int:
+        """Users with any like."""
+        return int(self.users.size)
+
+    @property
+    def n_watchers(self) -> NDArray[np.integer]:
+        """Users who like each item, (n_items,)."""
+        return np.bincount(self.confidence.indices, minlength=self.confidence.shape[1])
+
+    def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
+        """The output bias to start from, (n_items,)."""
+        pairs = self.confidence
+        liked = np.bincount(pairs.indices, pairs.data, minlength=pairs.shape[1])
+        return first_bias(start, liked, self.n_watchers, self.n_users)
+
+    def batches(
+        self, training: TrainingConfig, epoch: int, rng: np.random.Generator
+    ) -> Iterator[tuple[csr_array, Part]]:
+        """Every user once, in a random order; see `TrainingRows`."""
+        users, size = rng.permutation(self.users), training.batch_size
+        chosen = (users[start : start + size] for start in range(0, users.size, size))
+        return ((self.confidence[batch], Part(0, batch.size)) for batch in chosen)
+
+    def identity(self) -> list[Any]:
+        """Shape and checksum."""
+        pairs = self.confidence
+        digest = hashlib.sha256()
+        for array in (pairs.indptr, pairs.indices, pairs.data):
+            digest.update(np.ascontiguousarray(array).data)
+        return [*pairs.shape, digest.hexdigest()]
+
+
+def first_bias(
+    start: BiasStart, liked: NDArray[Any], n_watchers: NDArray[np.integer], n_users: int
+) -> NDArray[np.floating]:
+    """The output bias to start from; see `TrainingConfig.bias_start`.
+
+    Args:
+        start: Which one.
+        liked: Sum of the confidences of each item's likes, (n_items,).
+        n_watchers: Users who like each item, (n_items,).
+        n_users: Users with any like.
+
+    Returns:
+        (n_items,).
+    """
+    if start == "share":
+        return share_logit(n_watchers, n_users)
+    if start == "odds":
+        odds: NDArray[np.float64] = (liked + 0.5) / (n_users - n_watchers + 0.5)
+        return np.log(odds)
+    return np.zeros(len(n_watchers))
+
+
+class Exchange(Protocol):
+    """Adds up what several processes found on their parts of a batch."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process keeps the checkpoints."""
+        ...
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over the processes, in place.
+
+        Args:
+            tensors: Contiguous, of the same shapes in the same order everywhere.
+        """
+        ...
+
+    def add_up_rows(
+        self, rows: Tensor, values: Sequence[Tensor], n_rows: int
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Sum arrays of which each process has some rows; only those rows travel.
+
+        Args:
+            rows: Rows that this process has, ascending, (n_here,).
+            values: Those rows of each array, (n_here, n_columns) each.
+            n_rows: Of the whole arrays.
+
+        Returns:
+            The rows that any process has, ascending, (n_any,), and their sums, (n_any, n_columns)
+            each.
+        """
+        ...
+
+    def check_same(self, numbers: Sequence[int], what: str) -> None:
+        """Make sure that all processes have the same numbers.
+
+        Args:
+            numbers: Of the same length everywhere.
+            what: Where they are from, for the message.
+
+        Raises:
+            TrainingError: In all processes, if one of them differs from the first.
+        """
+        ...
+
+
+class Alone:
+    """One process."""
+
+    is_first = True
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Nothing to add."""
+
+    def add_up_rows(
+        self, rows: Tensor, values: Sequence[Tensor], n_rows: int
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The rows as they are."""
+        return rows, list(values)
+
+    def check_same(self, numbers: Sequence[int], what: str) -> None:
+        """Nothing to compare with."""
