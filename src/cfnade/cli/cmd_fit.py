@@ -51,7 +51,9 @@ def demo_command(
 
 def fit_command(
     data: options.Data,
-    out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to save the model in.", show_default=False)
+    ] = None,
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
     count_col: options.CountCol = None,
@@ -59,13 +61,16 @@ def fit_command(
     min_user_items: options.MinUserItems = 0,
     min_item_users: options.MinItemUsers = 0,
     names: options.Names = None,
-    preset: options.Preset = "default",
+    recipe: options.RecipeOption = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,
     seed: options.Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what a fit would do, and stop.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a fit that stopped.")] = False,
     start_from: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Go on from a saved model with more data.")
+        Path | None, typer.Option(metavar="MODEL", help="Train a saved model on more data.")
     ] = None,
     epochs: Annotated[
         int | None,
@@ -81,20 +86,29 @@ def fit_command(
 ) -> None:
     """Train a model on all of DATA and save it.
 
-    A part is held out for early stopping; then the model is trained again on everything. While
-    it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume.
+    A part is held out for early stopping; then the model is trained again on everything. A
+    checkpoint is kept beside the model (OUT.checkpoint) while it trains, for --resume.
 
-    With --start-from, DATA is more data for a model that is there already: it is trained for a
-    few epochs more, and items that it does not know are added to it.
+    With --start-from, DATA is more data for a saved model: it is trained for a few more epochs, and
+    new items are added to it.
     """
+    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
+    if plan:
+        start = options.starting_from(recipe, settings_file)
+        changes = {"random_state": seed, **start.all_settings, **options.parse_settings(settings)}
+        model = ImplicitCFNADE().set_params(**changes)
+        for line in model.plan(reading.read(data)).lines():
+            console.out.print(line, markup=False, highlight=False, soft_wrap=True)
+        return
+    if out is None:
+        raise ConfigError("--out is missing: where should the model be saved?")
     out = out.resolve()
     check_place(out)
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
     if start_from is not None:
         changes = {"random_state": seed, **options.parse_settings(settings)}
         if settings_file is not None:
-            raise ConfigError("--settings has no meaning with --start-from, which keeps its own")
-        _check_changes(changes, preset=preset, resume=resume)
+            raise ConfigError("--settings does not go with --start-from, which keeps its own")
+        _check_changes(changes, recipe=recipe, resume=resume)
         model = ImplicitCFNADE.load(start_from).set_params(**changes)
         more, name = reading.read(data), options.dataset_name(data)
         n_epochs = N_EPOCHS if epochs is None else epochs
@@ -104,17 +118,18 @@ def fit_command(
         raise ConfigError(
             "--epochs and --train need --start-from; --set max_epochs=N limits a first fit"
         )
-    start = options.starting_from(preset, settings_file)
-    changes = {"random_state": seed, **start.settings, **options.parse_settings(settings)}
-    model = ImplicitCFNADE.from_preset(start.preset, **changes)
+    start = options.starting_from(recipe, settings_file)
+    changes = {"random_state": seed, **start.all_settings, **options.parse_settings(settings)}
+    model = ImplicitCFNADE().set_params(**changes)
     interactions = reading.read(data)
     checkpoint = out.with_name(out.name + ".checkpoint")
     try:
-        with console.training_progress(model.max_epochs) as callbacks:
+        max_epochs = model.plan(interactions).training.max_epochs
+        with console.training_progress(max_epochs) as callbacks:
             model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
     except KeyboardInterrupt:
         if checkpoint.exists():
-            console.say(f"stopped; go on with the same command and --resume ({checkpoint} is kept)")
+            console.say(f"stopped; continue with the same command and --resume (see {checkpoint})")
         raise
     model.save(out, data={"name": options.dataset_name(data), **describe(interactions)})
     shutil.rmtree(checkpoint, ignore_errors=True)
@@ -128,18 +143,19 @@ def fit_command(
     )
 
 
-def _check_changes(changes: dict[str, Any], *, preset: str, resume: bool) -> None:
-    """Refuse what has no meaning for a model that is there already."""
+def _check_changes(changes: dict[str, Any], *, recipe: str, resume: bool) -> None:
+    """Refuse what cannot change in a trained model."""
     if resume:
-        raise ConfigError("--resume has no meaning with --start-from; leave one out")
-    if preset != "default":
-        raise ConfigError("--preset has no meaning with --start-from, which keeps its settings")
+        raise ConfigError("--resume does not go with --start-from; use one of them")
+    if recipe != "default":
+        raise ConfigError("--recipe does not go with --start-from, which keeps its settings")
     for field in fields(ModelConfig):
-        if field.name in changes:
-            raise ConfigError(
-                f"{field.name} cannot be changed in a model that is trained already; "
-                "leave out --start-from to train a new one"
-            )
+        for name in (field.name, f"recipe__{field.name}"):
+            if name in changes:
+                raise ConfigError(
+                    f"{name} cannot change in a trained model; leave out --start-from to train a "
+                    "new one"
+                )
 
 
 def _go_on(
@@ -150,7 +166,7 @@ def _go_on(
     n_epochs: int,
     train: TrainedItems,
 ) -> None:
-    """Give a model more data, and save it."""
+    """Train a model on more data, and save it."""
     with console.training_progress(n_epochs) as callbacks:
         model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)
     model.save(out, data={"name": name, **describe(interactions)})

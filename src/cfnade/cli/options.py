@@ -67,7 +67,9 @@ ValidationBy = Annotated[
     ),
 ]
 Trials = Annotated[int, typer.Option(help="Settings that each model may try on validation.", min=1)]
-Preset = Annotated[str, typer.Option(help="Settings to start from.", metavar="default|paper")]
+RecipeOption = Annotated[
+    str, typer.Option("--recipe", help="Settings to start from.", metavar="default|paper")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the model; repeatable."),
@@ -127,16 +129,16 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     return settings
 
 
-def starting_from(preset: str, path: Path | None) -> settings_file.SettingsFile:
-    """The settings to start from: those of a file, or a preset.
+def starting_from(recipe: str, path: Path | None) -> settings_file.SettingsFile:
+    """The settings to start from: those of a file, or a recipe.
 
     Raises:
         ConfigError: If both are given, or the file cannot be read.
     """
     if path is None:
-        return settings_file.SettingsFile({}, preset)
-    if preset != "default":
-        raise ConfigError(f"--preset has no meaning with --settings: {path} names its own")
+        return settings_file.SettingsFile({}, recipe)
+    if recipe != "default":
+        raise ConfigError(f"--recipe does not go with --settings: {path} names its own")
     return settings_file.read_settings(path)
 
 
