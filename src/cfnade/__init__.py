@@ -10,6 +10,7 @@ from importlib.metadata import version
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from cfnade.answer.explain import Effect, Explanation
+from cfnade.beyond.readout import Readout
 from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
@@ -24,6 +25,7 @@ from cfnade.errors import (
     TrainingError,
 )
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.fit.settings import Recipe
 from cfnade.metrics.evaluate import Evaluation, evaluate
 from cfnade.scorer import Scorer
 
@@ -41,6 +43,8 @@ __all__ = [
     "ImplicitCFNADE",
     "Interactions",
     "MissingExtraError",
+    "Readout",
+    "Recipe",
     "RelativeRating",
     "Scorer",
     "TrainingError",
