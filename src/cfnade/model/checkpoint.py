@@ -24,9 +24,9 @@ def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], state: dict[str
     """Write a checkpoint; a crash leaves the old one, the new one or none, never half of one.
 
     Args:
-        folder: Where it goes; what is there is replaced.
+        folder: Replaced if it exists.
         tensors: Weights and optimiser state by name.
-        state: All else, as JSON can hold it.
+        state: All else, as JSON.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

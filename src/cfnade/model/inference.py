@@ -1,4 +1,4 @@
-"""The trained network in numpy (Eq. 12 and 13): all that serving needs, without torch."""
+"""The trained network in numpy (Eq. 12 and 13): all that answering needs, without torch."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     "identity": lambda x: x,
 }
 
-_FEW = 7  # histories, up to which overheads count; see `_rows_times`
-_VERY_FEW = 3  # of them, up to which BLAS is quicker with one after the other, by columns
+_FEW = 7  # histories up to which overheads count; see `_rows_times`
+_VERY_FEW = 3  # histories up to which BLAS is faster one by one, by columns
 _BLOCK_BYTES = 1 << 19  # of weights that stay in the cache
 
 
 class NumpyNetwork:
-    """Runs the network on histories of any users; equal to the torch network."""
+    """Runs the network on histories of any users."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[Any]]) -> None:
         self.config = config
@@ -53,11 +53,10 @@ class NumpyNetwork:
         self._output_by_unit: NDArray[np.float32] | None = None  # V by columns, (n_hidden, n_items)
 
     def keep_output_by_unit(self) -> None:
-        """Keep a copy of V by columns, which a few histories read more than twice as fast.
+        """Keep a copy of V by columns, which makes a few histories more than twice as fast.
 
-        With V by rows a product has as many short runs through memory as there are items, and
-        whatever is not in the cache holds it up; by columns it has as many long ones as units. The
-        copy is the process's own, where V may be a file that many share.
+        By rows a product reads one short run of memory per item; by columns, one long run per unit.
+        The copy belongs to this process, while V may be a file that many processes share.
         """
         self._output_by_unit = np.ascontiguousarray(self.weights["output_weight"].T)
 
@@ -112,7 +111,7 @@ class NumpyNetwork:
 
         Args:
             ratings: Relative ratings, sparse, (n_users, n_items).
-            disliked: As for `hidden`; the direct path hears of likes alone.
+            disliked: As for `hidden`; the direct path uses likes only.
 
         Returns:
             (n_users, n_items).
@@ -152,8 +151,8 @@ def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) ->
     """B as a sparse matrix: row is the item of the history, column the one predicted.
 
     Args:
-        neighbours: Items that speak for each item, (n_items, n_neighbours).
-        weight: How much each of them does, (n_items, n_neighbours).
+        neighbours: Neighbours of each item, (n_items, n_neighbours).
+        weight: Their weights, (n_items, n_neighbours).
 
     Returns:
         (n_items, n_items).
@@ -165,14 +164,14 @@ def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) ->
 
 
 def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array) -> None:
-    """Add what the liked items say directly, in place: `likes @ B`, four times as fast.
+    """Add the direct path in place: `likes @ B`, four times as fast as the sparse product.
 
-    A product of sparse matrices first finds out where its entries will be, and then has to be
-    made dense; here each is added where it belongs.
+    A product of sparse matrices first finds its pattern and is then made dense; this adds each entry
+    where it belongs.
 
     Args:
         logits: Of all items, contiguous, (n_users, n_items).
-        liked: Whatever its values, what is stored is liked, (n_users, n_items).
+        liked: Each stored value is a like, (n_users, n_items).
         weight: B, (n_items, n_items).
     """
     starts, ends = weight.indptr[liked.indices], weight.indptr[liked.indices + 1]
@@ -187,7 +186,7 @@ def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array)
 def _row_sums(
     pairs: csr_array, values: NDArray[np.floating], weights: NDArray[np.float32]
 ) -> NDArray[np.floating]:
-    """The product of a sparse matrix with a dense one; for a few users without making the first.
+    """The product of a sparse matrix with a dense one; for a few users without building the former.
 
     Args:
         pairs: Where its values are, sparse, (n_users, n_items).
@@ -209,9 +208,8 @@ def _row_sums(
 def _rows_times(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """`rows @ weights.T`, for a few rows a block of weights at a time.
 
-    For a product of matrices BLAS first copies all of the weights into an order of its own, which
-    pays from eight rows on. Below that each block is multiplied by one row after the other while
-    it is in the cache.
+    For a product of matrices BLAS first copies all weights into an order of its own, which pays from
+    eight rows on. Below that, each block is multiplied by all rows while it is in the cache.
     """
     if len(rows) > _FEW:
         return np.asarray(rows @ weights.T)

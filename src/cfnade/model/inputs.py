@@ -1,4 +1,4 @@
-"""How strongly liked and unliked items enter the network: shared by training and inference."""
+"""How strongly liked and disliked items enter the network (the c of Eq. 9, scaled)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def input_weight(context: csr_array, config: ModelConfig) -> NDArray[np.floating
 def rescaling_without(context: csr_array, config: ModelConfig) -> NDArray[np.floating]:
     """What multiplies the input weights of the others if one liked item is left out.
 
-    Only `input_scale="history"` makes the weight of an item depend on the others: it divides by
-    the root of the sum over them.
+    Only with `input_scale="history"` do the weights depend on each other.
 
     Args:
         context: Confidence of the liked items of one user, sparse, (1, n_items).
@@ -57,18 +56,18 @@ def rescaling_without(context: csr_array, config: ModelConfig) -> NDArray[np.flo
 def dislike_scale(config: ModelConfig) -> float:
     """What multiplies `dislike_weight`: 1 as printed in Eq. 9, else one over the items.
 
-    The sum of A over the context has thousands of terms that move together in training: at the
-    learning rate of the other weights one update of it would drown the rest. Dividing by the
-    number of items makes it an average; the model class is the same, in other units.
+    The sum of A over the context has thousands of terms that move together, so one update of it
+    would drown the rest. Dividing by the number of items makes it an average: the same model in
+    other units.
     """
     return 1.0 if config.input_scale == "none" else 1.0 / config.n_items
 
 
 def full_dislike(config: ModelConfig) -> float:
-    """The confidence with which a disliked item enters as strongly as the surest like alone.
+    """The confidence with which a dislike enters as strongly as a single like of rating 1.
 
-    The surest like alone multiplies its row of W by 1 + alpha, or by 1 if inputs are scaled; the
-    row of A is multiplied by the confidence times `dislike_scale`.
+    Such a like multiplies its row of W by 1 + alpha, or by 1 if inputs are scaled; a dislike
+    multiplies its row of A by its confidence times `dislike_scale`.
     """
     surest_like = 1.0 + config.alpha if config.input_scale == "none" else 1.0
     return max(surest_like / dislike_scale(config), 1.0)
@@ -76,6 +75,6 @@ def full_dislike(config: ModelConfig) -> float:
 
 def with_values(matrix: csr_array, values: NDArray[np.floating]) -> csr_array:
     """The same pairs with other values, (n_pairs,)."""
-    changed = copy(matrix)  # shallow: to make a new one, its pairs would be checked again
+    changed = copy(matrix)  # shallow: the constructor would check all pairs again
     changed.data = values
     return changed

@@ -1,4 +1,4 @@
-"""Adam and SGD on those rows of the weights that an update has looked at."""
+"""Adam and SGD on the rows of the weights that an update has a gradient for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _EPSILON = 1e-8
 
 
 class RowOptimizer:
-    """Moves some rows of the weights, in place; the others, and what is kept of them, rest.
+    """Moves some rows of the weights in place; the other rows and their state stay the same.
 
-    An update looks at the context's rows of W and A and at the targets' rows of V and d. Moving
-    no others halves the memory that is read and written, which at small batches is what an update
-    waits for.
+    An update has gradients for the context's rows of W and A and the targets' rows of V and d.
+    Moving only these halves the memory traffic, which limits the speed of small batches.
     """
 
     def __init__(self, weights: Mapping[str, Tensor], training: TrainingConfig) -> None:
@@ -71,6 +70,6 @@ class RowOptimizer:
         self.state["n_steps"] += 1
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on with what was kept by an earlier one."""
+        """Take over the state of an earlier optimiser."""
         for name in self.state:
             self.state[name] = state[name]
