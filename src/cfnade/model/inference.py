@@ -166,8 +166,8 @@ def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) ->
 def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array) -> None:
     """Add the direct path in place: `likes @ B`, four times as fast as the sparse product.
 
-    A product of sparse matrices first finds its pattern and is then made dense; this adds each entry
-    where it belongs.
+    A product of sparse matrices first finds its pattern and is then made dense; this adds each
+    entry where it belongs.
 
     Args:
         logits: Of all items, contiguous, (n_users, n_items).
@@ -208,8 +208,8 @@ def _row_sums(
 def _rows_times(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """`rows @ weights.T`, for a few rows a block of weights at a time.
 
-    For a product of matrices BLAS first copies all weights into an order of its own, which pays from
-    eight rows on. Below that, each block is multiplied by all rows while it is in the cache.
+    For a product of matrices BLAS first copies all weights into an order of its own, which pays
+    from eight rows on. Below that, each block is multiplied by all rows while it is in the cache.
     """
     if len(rows) > _FEW:
         return np.asarray(rows @ weights.T)
