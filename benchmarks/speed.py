@@ -32,7 +32,7 @@ from cfnade.data.interactions import CountMatrix
 from cfnade.data.simulation.service_config import ServiceConfig
 from cfnade.data.simulation.service_files import write_service
 from cfnade.data.simulation.simulate import SimulatedService
-from cfnade.data.splitting import hold_out, of_some_users
+from cfnade.data.splitting import hold_out, sample_users
 from cfnade.fit.pipeline import Callbacks
 from cfnade.metrics.evaluate import evaluate, mean_percentage_ranking
 from cfnade.model.config import ModelConfig, TrainingConfig
@@ -288,7 +288,7 @@ def cfnade_curve(folder: Path, n_epochs: int, **changes: Any) -> dict[str, Any]:
         points.append([round(time.perf_counter() - started, 1), epoch.validation_mpr])
         print("cfnade", n_epochs, points[-1], flush=True)
 
-    few = of_some_users(held_out, 1_000, 0)  # enough to see where it stands
+    few = sample_users(held_out, 1_000, 0)  # enough to see where it stands
     model = ImplicitCFNADE(**settings)
     model.fit(train, validation=few, callbacks=Callbacks(on_epoch=on_epoch))
     seconds = time.perf_counter() - started

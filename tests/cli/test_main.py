@@ -329,7 +329,7 @@ def test_evaluate_validates_as_the_settings_say(events, capsys):
         assert run([*arguments, *more]) == 0
         assert json.loads(capsys.readouterr().out)["protocol"]["validation_by"] == by
     assert run(["compare", str(events), "--validation-by", "time"]) == 2
-    assert "--validation-by must be pairs, events or sessions" in last_error(capsys)
+    assert "--validation-by must be one of pairs, events, sessions" in last_error(capsys)
 
 
 def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
@@ -358,7 +358,7 @@ def test_the_table_fits_the_terminal(events, capsys, monkeypatch, width, has_all
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("user,item,qty", "every row counts as one event; not read: 'qty'"),
+        ("user,item,qty", "each row counts as one event; unused columns: 'qty'"),
         ("user,item,timestamp", ""),
         ("user,item,plays", ""),
     ],

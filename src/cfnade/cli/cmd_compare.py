@@ -13,7 +13,7 @@ from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.compare.contenders import CONTENDERS, CFNADEContender, contender, model_names
 from cfnade.compare.protocol import ProtocolConfig
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
-from cfnade.data.fingerprint import fingerprint
+from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError
 from cfnade.scale import als  # which adds a contender
 

@@ -9,10 +9,10 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
-from cfnade.data.describe import describe
 from cfnade.data.simulation.service_config import SIZES, ServiceConfig
 from cfnade.data.simulation.service_files import write_service
 from cfnade.data.simulation.simulate import SimulatedService
+from cfnade.data.summary import describe
 
 
 def register(app: typer.Typer) -> None:

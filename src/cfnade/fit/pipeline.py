@@ -25,7 +25,7 @@ from cfnade.beyond.units import mean_of
 from cfnade.data.feedback import confidence
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import of_some_users
+from cfnade.data.splitting import sample_users
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
 from cfnade.fit.memory import MemoryPlan, parse_bytes, plan_memory
 from cfnade.fit.networks import NetworksConfig
@@ -358,7 +358,7 @@ class _Fitting:
     def _read_out(self, part: _Part, network: NumpyNetwork, held_out: CountMatrix) -> _FoundReadout:
         """Choose what is added to the network, and calibrate the two together."""
         by = self.training.choose_by
-        few = of_some_users(held_out, READOUT_USERS, 0)
+        few = sample_users(held_out, READOUT_USERS, 0)
         judge = self._judge(part, few, ("mpr", by or READOUT_BY))
         readout = part.maker.choose(network, lambda each: cost_by(judge(each), by))
         chosen = part.maker.add(network, readout)

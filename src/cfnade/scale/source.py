@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cfnade.data.ingest.columns import choose_columns
-from cfnade.data.ingest.read import PLAIN_INTEGER
-from cfnade.data.ingest.row_checks import EXACT_LIMIT
+from cfnade.data.ingest.read import EXACT_LIMIT, PLAIN_INTEGER
 from cfnade.errors import ConfigError, DataError
 from cfnade.scale.sql import pairs_query
 
