@@ -29,9 +29,8 @@ from cfnade import ImplicitCFNADE, RelativeRating, read_interactions
 from cfnade.baselines import IMF
 from cfnade.baselines.imf import _confidences
 from cfnade.data.interactions import CountMatrix
-from cfnade.data.simulation.service_config import ServiceConfig
 from cfnade.data.simulation.service_files import write_service
-from cfnade.data.simulation.simulate import SimulatedService
+from cfnade.data.simulation.simulate import ServiceConfig, SimulatedService
 from cfnade.data.splitting import hold_out, sample_users
 from cfnade.fit.pipeline import Callbacks
 from cfnade.metrics.evaluate import evaluate, mean_percentage_ranking

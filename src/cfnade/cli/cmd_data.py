@@ -9,9 +9,8 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
-from cfnade.data.simulation.service_config import SIZES, ServiceConfig
 from cfnade.data.simulation.service_files import write_service
-from cfnade.data.simulation.simulate import SimulatedService
+from cfnade.data.simulation.simulate import SIZES, ServiceConfig, SimulatedService
 from cfnade.data.summary import describe
 
 
