@@ -217,7 +217,7 @@ def test_a_table_with_items_the_model_does_not_know_is_told(model, tmp_path, cap
     assert pd.read_parquet(out)["user_id"].tolist() == ["anna"] * 10 + ["ben"] * 10
     table.write_text("user_id,item_id\nanna,new-1\n")
     assert run(["recommend", str(model), "--data", str(table), "--out", str(out)]) == 2
-    assert "the model knows none of the items: they are like 'new-1'" in capsys.readouterr().err
+    assert "the model knows none of the items: they look like 'new-1'" in capsys.readouterr().err
 
 
 def test_similar_finds_other_items(model, capsys):

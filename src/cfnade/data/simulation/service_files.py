@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.ingest.connection import quote_text
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.simulation.simulate import SimulatedService, Watched
@@ -228,7 +229,7 @@ def write_service(
 def _write_parquet(columns: dict[str, NDArray[Any]], path: Path) -> None:
     import duckdb
 
-    quoted = str(path).replace("'", "''")
+    place = quote_text(str(path))
     with duckdb.connect() as connection:
         connection.register("columns", columns)
-        connection.execute(f"COPY columns TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
+        connection.execute(f"COPY columns TO {place} (FORMAT parquet, COMPRESSION zstd)")
