@@ -107,8 +107,8 @@ def spark_job(cluster: Cluster, arguments: dict[str, Any], **settings: str) -> d
 
 def job(arguments: dict[str, Any]) -> dict[str, Any]:
     """Prepare, score or both on a cluster; seconds without those of starting Spark."""
+    from cfnade.scale.cluster import spark_session
     from cfnade.scale.prepare import PrepareConfig, prepare
-    from cfnade.scale.session import spark_session
     from cfnade.scale.spark_scoring import score_prepared
 
     session = spark_session(arguments["master"], arguments["conf"])

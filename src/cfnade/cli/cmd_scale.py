@@ -15,13 +15,10 @@ from cfnade.cli.cmd_recommend import Asked as AskedModel
 from cfnade.cli.cmd_recommend import Exclude, Model, N, Only
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.scale.failures import failures_told
-from cfnade.scale.folders import own_folder
-from cfnade.scale.on_spark import train_on_spark
+from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors, spark_session
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
-from cfnade.scale.session import format_of, read_frame, spark_session
-from cfnade.scale.shard_training import train_prepared
+from cfnade.scale.shard_training import train_on_spark, train_prepared
 from cfnade.scale.source import Columns
 from cfnade.scale.spark_scoring import PARTITIONS, Asked, score, score_prepared
 from cfnade.storage.folder import check_place
@@ -166,8 +163,8 @@ def train_command(
         for part, mpr in (("validation", outcome.validation_mpr), ("test", outcome.test_mpr))
         if mpr is not None
     )
-    again = f" (went on after {outcome.resumed_after})" if outcome.resumed_after else ""
-    sent = f", {outcome.bytes_per_update / 1e6:.2f} MB exchanged an update"
+    again = f" (resumed after epoch {outcome.resumed_after})" if outcome.resumed_after else ""
+    sent = f", {outcome.bytes_per_update / 1e6:.2f} MB sent per update"
     console.out.print(
         f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
         f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
@@ -242,7 +239,7 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
     session = spark_session(master, settings)
     session.sparkContext.setLogLevel("ERROR")
     try:
-        with failures_told():
+        with spark_errors():
             yield session
     finally:
         session.stop()
