@@ -156,7 +156,7 @@ def sweep_command(
             config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
             on_progress=on_progress,
         )
-    console.tell(console.sweep_table(swept), swept.to_json(), json_file)
+    console.report(console.sweep_table(swept), swept.to_json(), json_file)
     if figure is not None:
         from cfnade.compare.plot_style import save_figure
         from cfnade.compare.plots import sweep_plot
