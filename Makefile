@@ -23,15 +23,12 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
 
-# Real engines and a real browser keep their own time: what failed is run once more.
-ONCE_MORE := --last-failed --last-failed-no-failures none
-
 test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
-	$(BIN)/python -m pytest -m scale tests/scale || $(BIN)/python -m pytest -m scale tests/scale $(ONCE_MORE)
+	$(BIN)/python -m pytest -m scale tests/scale
 
 # Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
-INFERENCE_TESTS := tests/data/test_fingerprint.py tests/data/test_ratings.py tests/storage/test_folder.py \
+INFERENCE_TESTS := tests/data/test_summary.py tests/data/test_ratings.py tests/storage/test_folder.py \
 	tests/storage/test_folder_fuzz.py tests/storage/test_ids.py tests/storage/test_kept_folders.py \
 	tests/storage/test_tensors.py tests/model/test_inference.py tests/answer/test_leave_one_out.py \
 	tests/beyond/test_closed_form.py tests/data/test_catalogue.py tests/test_estimator_contract.py \
@@ -56,6 +53,9 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 	grep -v '^pandas==' constraints.txt > $(LENSKIT_VENV)/constraints.txt
 	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest
 	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
+
+# A real browser keeps its own time: what failed is run once more.
+ONCE_MORE := --last-failed --last-failed-no-failures none
 
 # The tests bring no browser along: Debian's is taken, and installed if this user may.
 FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome

@@ -1,4 +1,4 @@
-"""A training step of Eq. 14 written plainly in PyTorch: what the engine is measured against.
+"""A plain training step of Eq. 14 in PyTorch, to compare the engine with.
 
 Dense like and confidence vectors, every item in input and output, a random ordering for each
 user's context, automatic derivatives, Adam over all weights.
@@ -19,7 +19,7 @@ class DenseStep:
     def __init__(
         self, n_items: int, n_hidden: int, alpha: float, *, one_context: bool = False
     ) -> None:
-        """Draw the weights; with `one_context` a batch shares its context, as the engine's do."""
+        """Draw the weights; with `one_context` a batch shares its context, as in the engine."""
 
         def weight(*shape: int, std: float) -> nn.Parameter:
             return nn.Parameter(torch.randn(shape) * std)

@@ -1,10 +1,9 @@
 """Measure partial_fit with a tenth of the items held back: python benchmarks/new_items.py DATA.
 
-DATA is the folder of data sets, as of benchmarks/accuracy.py. A model is fitted without the pairs
-of a tenth of the items, drawn at random, and then given all pairs with `partial_fit`, the known
-items trained or kept. Beside it a model that was fitted on all pairs from the start. All with the
-library's defaults; each is tested once on the same held-out pairs. The outcome goes to
-benchmarks/results/new_items.json, and as text to benchmarks/results_new_items.md.
+DATA is the folder of data sets, as for benchmarks/accuracy.py. A model is fitted without a random
+tenth of the items, and then gets all pairs by `partial_fit`, with known items trained or kept. It
+is compared with a model fitted on all pairs: default settings, the same held-out pairs.
+Writes benchmarks/results/new_items.json and benchmarks/results_new_items.md.
 """
 
 from __future__ import annotations
@@ -112,13 +111,12 @@ def text(outcomes: dict[str, Any]) -> str:
     lines = [
         "## New items without starting over",
         "",
-        "A tenth of the items, drawn at random, is held back from a first fit. Then `partial_fit` "
-        f"is given all training pairs, for {N_EPOCHS} epochs, training everything or the new items "
-        "alone; with no epochs, new items stand where they start. Beside it a fit on all pairs "
-        "from scratch, with early stopping, choice of the readout and refit. Test pairs are 10 % "
-        "of each user's items; the library's defaults, one split, seed 0. MPR in percent and "
-        "nDCG@100 over all test pairs, those of known and those of new items, ranked among all "
-        "items that are not in the history. `make bench-new-items DATA=folder`",
+        "A first fit lacks a random tenth of the items. Then `partial_fit` gets all training "
+        f"pairs, for {N_EPOCHS} epochs, and trains all items or only new ones; with 0 epochs, new "
+        "items keep their start weights. The last row is a new fit on all pairs. Test pairs are "
+        "10 % of each user's items; default settings, one split, seed 0. MPR in percent and "
+        "nDCG@100 over all test pairs, those of known and of new items, ranked among all items "
+        "outside the history. `make bench-new-items DATA=folder`",
     ]
     for name, outcome in outcomes.items():
         lines += [
@@ -130,17 +128,17 @@ def text(outcomes: dict[str, Any]) -> str:
             "| | all: MPR | nDCG | known items: MPR | nDCG | new items: MPR | nDCG | seconds |",
             "|---|---|---|---|---|---|---|---|",
         ]
-        for model, told in outcome["models"].items():
+        for model, found in outcome["models"].items():
             figures = [
                 figure
                 for part in ("all", "known", "new")
                 for figure in (
-                    [f"{told[part]['mpr']:.2f}", f"{told[part]['ndcg@100']:.3f}"]
-                    if part in told
+                    [f"{found[part]['mpr']:.2f}", f"{found[part]['ndcg@100']:.3f}"]
+                    if part in found
                     else ["", ""]
                 )
             ]
-            lines.append(f"| {model} | {' | '.join(figures)} | {told['seconds']:.1f} |")
+            lines.append(f"| {model} | {' | '.join(figures)} | {found['seconds']:.1f} |")
     return "\n".join([*lines, ""])
 
 

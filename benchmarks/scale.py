@@ -1,13 +1,12 @@
-"""Beyond one machine, measured on one: python benchmarks/scale.py [--quick].
+"""Measure scale-out on one machine: python benchmarks/scale.py [--quick].
 
-A part of the simulated service at the paper's 17,348 items is prepared and scored on a Spark
-standalone cluster of one worker and of two (one core each), and trained on by one process and by
-two (one thread each). Writes benchmarks/results/scale.json: seconds, bytes exchanged in an update,
-peak memory of driver and executors.
+A part of the simulated service with the paper's 17,348 items is prepared and scored on a Spark
+cluster of one and of two workers (one core each), and trained by one and by two processes (one
+thread each). Writes seconds, bytes per update and peak memory to benchmarks/results/scale.json.
 
     python benchmarks/scale.py --users 10000000
 
-streams so many short histories through preparation and scoring, and writes scale_users.json.
+streams this many short histories through preparation and scoring, and writes scale_users.json.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.scale.cluster import Cluster, descendants, environment  # noqa: E402
 
-from cfnade.data.simulation.service_config import ServiceConfig  # noqa: E402
 from cfnade.data.simulation.service_files import write_service  # noqa: E402
-from cfnade.data.simulation.simulate import SimulatedService  # noqa: E402
+from cfnade.data.simulation.simulate import ServiceConfig, SimulatedService  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, N_HIDDEN = 1_000, 256
@@ -44,7 +42,7 @@ BATCH, N_HIDDEN = 1_000, 256
 
 
 class Memory:
-    """Largest resident memory of process trees, looked at every second."""
+    """Peak resident memory of process trees, sampled every second."""
 
     def __init__(self, trees: dict[str, Callable[[], list[int]]]) -> None:
         self.trees = trees
@@ -52,7 +50,7 @@ class Memory:
 
     @contextmanager
     def watched(self) -> Iterator[Memory]:
-        """Look at them while the block runs."""
+        """Sample while the block runs."""
         done = threading.Event()
 
         def look() -> None:
@@ -70,12 +68,12 @@ class Memory:
             watcher.join()
 
     def gigabytes(self) -> dict[str, float]:
-        """The peaks; `total` is that of all at the same time."""
+        """The peaks; `total` is the peak of the sum."""
         return {name: round(peak / 1e9, 3) for name, peak in self.peaks.items()}
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process, its share of pages that it has in common with others."""
+    """Bytes of a process, with its share of shared pages."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -90,7 +88,7 @@ def tree(pid: int) -> list[int]:
 
 
 def spark_job(cluster: Cluster, arguments: dict[str, Any], **settings: str) -> dict[str, Any]:
-    """Run `job` below in a process of its own, the driver, and watch everybody's memory."""
+    """Run `job` below in a driver process, and watch the memory of all processes."""
     conf = {**cluster.settings(), **settings}
     command = [sys.executable, __file__, "--job", json.dumps({"conf": conf, **arguments})]
     driver = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
@@ -107,32 +105,32 @@ def spark_job(cluster: Cluster, arguments: dict[str, Any], **settings: str) -> d
 
 
 def job(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Prepare, score or both on a cluster; seconds without those of starting Spark."""
+    """Prepare, score or both on a cluster; seconds without the start of Spark."""
+    from cfnade.scale.cluster import spark_session
     from cfnade.scale.prepare import PrepareConfig, prepare
-    from cfnade.scale.session import spark_session
     from cfnade.scale.spark_scoring import score_prepared
 
     session = spark_session(arguments["master"], arguments["conf"])
     session.sparkContext.setLogLevel("ERROR")
-    session.range(1000).selectExpr("sum(id)").collect()  # executors are up
-    told: dict[str, Any] = {}
+    session.range(1000).selectExpr("sum(id)").collect()  # executors are running
+    outcome: dict[str, Any] = {}
     ready = arguments["prepared"]
     if "data" in arguments:
         started = time.perf_counter()
         config = PrepareConfig(shards=arguments["shards"], validation_users=2_000)
-        told["prepared"] = prepare(session.read.parquet(arguments["data"]), ready, config)
-        told["prepare_seconds"] = round(time.perf_counter() - started, 2)
+        outcome["prepared"] = prepare(session.read.parquet(arguments["data"]), ready, config)
+        outcome["prepare_seconds"] = round(time.perf_counter() - started, 2)
     if "model" in arguments:
         started = time.perf_counter()
         scored = score_prepared(session, ready, arguments["model"], arguments["out"])
-        told["score_seconds"] = round(time.perf_counter() - started, 2)
-        told["scored"] = vars(scored)
+        outcome["score_seconds"] = round(time.perf_counter() - started, 2)
+        outcome["scored"] = vars(scored)
     session.stop()
-    return told
+    return outcome
 
 
 def training(prepared: Path, out: Path, n_processes: int, epochs: int) -> dict[str, Any]:
-    """Train in so many processes of one thread."""
+    """Train in `n_processes` of one thread each."""
     settings = {
         "n_hidden": N_HIDDEN, "batch_size": BATCH, "max_epochs": epochs, "patience": epochs,
         "validate_every": epochs + 1, "n_threads": 1, "bias_start": "odds",
@@ -142,7 +140,7 @@ def training(prepared: Path, out: Path, n_processes: int, epochs: int) -> dict[s
 
 
 def torchrun(n_processes: int, *arguments: str) -> dict[str, Any]:
-    """Run this file in so many processes; what the first of them tells, and peak memory."""
+    """Run this file in several processes; return the output of the first, and peak memory."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=c10d",
         "--rdzv-endpoint=127.0.0.1:0", f"--nproc-per-node={n_processes}", __file__, *arguments,
@@ -156,10 +154,10 @@ def torchrun(n_processes: int, *arguments: str) -> dict[str, Any]:
 
 
 def exchange_all(n_items: int) -> None:
-    """Sum the gradient of every weight, as a plain data-parallel wrapper does at each update."""
+    """Sum the gradient of every weight, as a plain data-parallel wrapper does."""
     import torch
 
-    from cfnade.scale import exchange
+    from cfnade.scale import process_group as exchange
 
     with exchange.joined() as together:
         gradient = torch.zeros(3 * n_items * N_HIDDEN + n_items + N_HIDDEN)
@@ -169,14 +167,14 @@ def exchange_all(n_items: int) -> None:
             together.add_up([gradient])
             times.append(time.perf_counter() - started)
         if together.is_first:
-            told = {"mb": round(gradient.nbytes / 1e6, 2), "ms": round(1e3 * sorted(times)[2], 1)}
-            print(json.dumps(told))
+            mb, ms = round(gradient.nbytes / 1e6, 2), round(1e3 * sorted(times)[2], 1)
+            print(json.dumps({"mb": mb, "ms": ms}))
 
 
 def train_here(arguments: dict[str, Any]) -> None:
-    """What each process of `training` does; the first tells how it went."""
+    """Run one process of `training`; the first prints the outcome."""
     from cfnade.fit.pipeline import Callbacks
-    from cfnade.scale import exchange
+    from cfnade.scale import process_group as exchange
     from cfnade.scale.shard_training import train_prepared
     from cfnade.storage.folder import load_artifact
 
@@ -190,14 +188,14 @@ def train_here(arguments: dict[str, Any]) -> None:
     if exchange.process_number() == 0:
         n_items = load_artifact(Path(arguments["out"])).network.config.n_items
         gaps = sorted(b - a for a, b in pairwise(ends))
-        told = {
+        figures = {
             "n_items": n_items,
             "n_updates": len(ends),
             "update_ms": round(1e3 * gaps[len(gaps) // 2], 1),
             "seconds": round(outcome.seconds, 2),
             "mb_per_update": round(outcome.bytes_per_update / 1e6, 2),
         }
-        print(json.dumps(told))
+        print(json.dumps(figures))
 
 
 # The two benchmarks ----------------------------------------------------------------------------
@@ -252,7 +250,7 @@ def compare_sizes(folder: Path, service: Path | None, *, quick: bool) -> dict[st
 
 
 def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
-    """Short histories of many users through preparation and scoring."""
+    """Prepare and score short histories of many users."""
     n_items, n_hidden = 1_000, 64
     config = ServiceConfig(n_users=n_users, n_items=n_items, mean_history=5.0, history_spread=0.0)
     started = time.perf_counter()
@@ -278,14 +276,14 @@ def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
             "model": str(folder / "model"),
             "out": str(folder / "out"),
         }
-        told = spark_job(cluster, arguments, **memory)
+        outcome = spark_job(cluster, arguments, **memory)
     finally:
         cluster.stop()
-    return {"service": figures, "n_hidden": n_hidden, **told}
+    return {"service": figures, "n_hidden": n_hidden, **outcome}
 
 
 def save_untrained(service: Path, out: Path, n_hidden: int) -> None:
-    """A model of the right size for these items: what it answers makes no difference here."""
+    """A model of the right size; its recommendations do not matter here."""
     from cfnade import ImplicitCFNADE, read_interactions
 
     first = sorted((service / "interactions").glob("*.parquet"))[0]
@@ -295,10 +293,10 @@ def save_untrained(service: Path, out: Path, n_hidden: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small part, for a look")
-    parser.add_argument("--users", type=int, help="stream so many users instead")
+    parser.add_argument("--quick", action="store_true", help="a small part")
+    parser.add_argument("--users", type=int, help="stream this many users instead")
     parser.add_argument("--service", help="of `cfnade data simulate --size paper`; else simulated")
-    parser.add_argument("--work", help="folder for what is written on the way")
+    parser.add_argument("--work", help="folder for temporary files")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--train", help=argparse.SUPPRESS)
     parser.add_argument("--full-gradient", type=int, help=argparse.SUPPRESS)

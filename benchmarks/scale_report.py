@@ -1,4 +1,4 @@
-"""The part of docs/results.md about several machines, from the outcomes of benchmarks/scale.py."""
+"""The section of docs/results.md on several machines, from benchmarks/scale.py."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def scale_section(outcome: dict[str, Any], users: dict[str, Any]) -> str:
         "",
         f"`make bench-scale`: {service['n_users']:,} users of the simulated service, "
         f"{service['n_items']:,} items, {service['n_pairs']:,} pairs, on two cores; "
-        "workers of one core, processes of one thread. Seconds without starting Spark; "
-        "peak memory is that of whole process trees, shared pages counted once.",
+        "workers of one core, processes of one thread. Seconds without the start of Spark; "
+        "peak memory of whole process trees, shared pages counted once.",
         "",
         "| Spark | one worker | two workers | speed-up |",
         "|---|---|---|---|",
@@ -39,7 +39,7 @@ def scale_section(outcome: dict[str, Any], users: dict[str, Any]) -> str:
         "|---|---|---|---|",
         f"| an update (median) | {alone['update_ms']:.0f} ms | {together['update_ms']:.0f} ms "
         f"| speed-up {alone['update_ms'] / together['update_ms']:.2f} |",
-        f"| exchanged by each process in an update | | {together['mb_per_update']:.1f} MB "
+        f"| sent by each process per update | | {together['mb_per_update']:.1f} MB "
         f"| all gradients, as plain DDP: {full['mb']:.1f} MB, {full['ms']:.0f} ms |",
         f"| peak memory | {alone['peak_gb']:.2f} GB | {together['peak_gb']:.2f} GB | |",
         "",
@@ -51,7 +51,7 @@ def scale_section(outcome: dict[str, Any], users: dict[str, Any]) -> str:
         f"{users['score_seconds'] / 60:.1f} minutes, "
         f"{users['scored']['n_recommendations']:,} rows. Peak memory of all processes together "
         f"{users['peak_gb']['total']:.2f} GB (driver {users['peak_gb']['driver']:.2f}, executors "
-        f"{users['peak_gb']['executors']:.2f}). Other work was going on beside it.",
+        f"{users['peak_gb']['executors']:.2f}). The machine was not idle.",
         "",
     ]
     return "\n".join(lines)

@@ -14,8 +14,7 @@ from sklearn.base import clone
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
 from cfnade.baselines import Popularity
 from cfnade.beyond.readout import ReadoutConfig
-from cfnade.data.simulation.service_config import ServiceConfig
-from cfnade.data.simulation.simulate import SimulatedService
+from cfnade.data.simulation.simulate import ServiceConfig, SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.fit.networks import NetworksConfig
 from cfnade.fit.pipeline import Callbacks

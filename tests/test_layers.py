@@ -8,7 +8,7 @@ from pathlib import Path
 import cfnade
 
 LAYERS = [
-    "errors checks files threads sklearn_rules scorer",  # the foundations
+    "errors checks files threads sklearn_rules scorer progress",  # the foundations
     "data",
     "metrics",
     "model",

@@ -20,11 +20,11 @@ from cfnade.answer.recommend import Answers
 from cfnade.answer.top import Ranked, stack
 from cfnade.beyond.readout import Readout
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
-from cfnade.data.fingerprint import fingerprint
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import HoldOutBy
+from cfnade.data.summary import fingerprint
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
 from cfnade.fit.memory import parse_bytes, plan_recommending

@@ -131,9 +131,9 @@ def test_new_ids_are_written_as_the_known_ones_are(known, new, expected):
 
 
 def test_ids_that_cannot_follow_the_known_ones_are_told():
-    with pytest.raises(DataError, match=r"integers, like 10, and 'x' is none"):
+    with pytest.raises(DataError, match=r"integers, like 10, but 'x' is not"):
         FILMS.grown(table(np.array(["20", "x"])))
-    with pytest.raises(DataError, match=r"knows none of the items: they are like 'x'"):
+    with pytest.raises(DataError, match=r"knows none of the items: they look like 'x'"):
         FILMS.grown(table(np.array(["x", "y"])))
     with pytest.raises(DataError, match="must be distinct"):
         FILMS.grown(table(np.array([20, 7, 7])))

@@ -96,7 +96,7 @@ def test_ids_must_match_the_counts(field):
 
 def test_ids_must_be_distinct():
     data = interactions([[1, 1, 1]], items=["a", "b", "a"])
-    with pytest.raises(DataError, match="item ids must be distinct; 'a' is there more than once"):
+    with pytest.raises(DataError, match="item ids must be distinct; 'a' occurs more than once"):
         _ = data.item_index
 
 
@@ -108,7 +108,7 @@ def test_names_are_added_by_id_and_an_item_without_one_keeps_its_id():
 def test_names_that_all_miss_are_warned_of(caplog):
     with caplog.at_level(logging.WARNING, logger="cfnade"):
         interactions([[1]], items=np.array([7])).with_item_names({"7": "Tea"})
-        assert "none of the 1 names belongs to an item" in caplog.text
+        assert "none of the 1 names matches an item" in caplog.text
         assert "'7'" in caplog.text
         caplog.clear()
         interactions([[1]], items=np.array([7])).with_item_names({7: "Tea"})

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix, vstack
 
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
-from cfnade.data.fingerprint import fingerprint
+from cfnade.data.summary import fingerprint
 from cfnade.fit.pipeline import Callbacks
 from tests.networks import random_counts, random_model
 from tests.test_estimator import SMALL, group_counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -33,13 +34,12 @@ class Cluster:
     url: str = ""
 
     def start(self, n_workers: int) -> Cluster:
-        port = free_port()
-        self.url = f"spark://127.0.0.1:{port}"
         self._start(
-            "master", "deploy.master.Master", "--host", "127.0.0.1", "--port", str(port),
-            "--webui-port", str(free_port()),
+            "master", "deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
+            "--webui-port", "0",
         )  # fmt: skip
-        self._wait_for("master", "New state: ALIVE")
+        log = self._wait_for("master", "New state: ALIVE")
+        (self.url,) = set(re.findall(r"spark://127\.0\.0\.1:\d+", log))
         for _ in range(n_workers):
             self.add_worker()
         for number in range(n_workers):
@@ -51,7 +51,7 @@ class Cluster:
         worker = self._start(
             name, "deploy.worker.Worker", "--host", "127.0.0.1",
             "--cores", str(self.worker_cores), "--memory", self.worker_memory,
-            "--webui-port", str(free_port()), "--work-dir", str(self.folder / name), self.url,
+            "--webui-port", "0", "--work-dir", str(self.folder / name), self.url,
         )  # fmt: skip
         self.workers.append(worker)
 
@@ -111,12 +111,14 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def _wait_for(self, name: str, line: str, seconds: float = 240.0) -> None:
+    def _wait_for(self, name: str, line: str, seconds: float = 240.0) -> str:
+        """Wait for a line in a log; all lines so far."""
         log, until = self.folder / f"{name}.log", time.monotonic() + seconds
-        while line not in log.read_text(errors="replace"):
+        while line not in (text := log.read_text(errors="replace")):
             if time.monotonic() > until:
-                raise RuntimeError(f"{name} does not start: {log.read_text(errors='replace')}")
+                raise RuntimeError(f"{name} does not start: {text}")
             time.sleep(0.1)
+        return text
 
 
 def environment() -> dict[str, str]:

@@ -30,7 +30,7 @@ def cluster(needs_spark, tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark(cluster):
     """A session on that cluster."""
-    from cfnade.scale.session import spark_session
+    from cfnade.scale.cluster import spark_session
 
     os.environ.update(
         {k: v for k, v in environment().items() if k.startswith(("PYSPARK", "SPARK"))}
@@ -70,3 +70,11 @@ def prepared(spark, plays, tmp_path_factory):
     config = PrepareConfig(shards=4, test_share=0.1, validation_users=100)
     prepare(spark.read.parquet(str(plays)), out, config)
     return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small prepared folder, written without Spark."""
+    from tests.scale.shards_on_disk import write_prepared
+
+    return write_prepared(tmp_path_factory.mktemp("shards") / "prepared")

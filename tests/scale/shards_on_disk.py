@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import hold_out
 
 
 def write_prepared(folder: Path, n_users: int = 330, n_items: int = 30) -> Path:
@@ -73,3 +74,9 @@ def write_prepared(folder: Path, n_users: int = 330, n_items: int = 30) -> Path:
     }
     (folder / "prepared.json").write_text(json.dumps(summary))
     return folder
+
+
+def n_held_alone(n_items, share):
+    """How many of one user's items one machine holds out, if others have them as well."""
+    others = np.eye(n_items)  # of one item each, which they keep
+    return hold_out(csr_array(np.vstack([np.ones((1, n_items)), others])), share=share)[1].nnz

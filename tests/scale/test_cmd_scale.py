@@ -9,9 +9,7 @@ import sys
 import pytest
 
 from cfnade.cli import main as cli
-from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.scale.session import format_of, read_frame
 from tests.scale.cluster import environment
 
 pytestmark = pytest.mark.scale
@@ -47,32 +45,6 @@ def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
     done = cfnade(cluster, "scale", "score", model, "--data", ready, "--out", out, "-n", 3)
     assert done.returncode == 0, done.stderr
     assert "n users" in done.stdout and "400" in done.stdout
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_source_that_is_not_there_is_told(spark, tmp_path):
-    with pytest.raises(DataError, match=r"Spark cannot read .*no\.csv as csv"):
-        read_frame(spark, str(tmp_path / "no.csv"))
-    with pytest.raises(DataError, match="Spark cannot read nothing as table"):
-        read_frame(spark, "nothing", "table")
-    assert [format_of(name) for name in ("a.csv.gz", "b", "c.orc", "d.jsonl")] == [
-        "csv",
-        "parquet",
-        "orc",
-        "json",
-    ]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_folder_of_tabbed_files_is_read_as_such(spark, tmp_path):
-    folder = tmp_path / "plays"
-    folder.mkdir()
-    for name in ("a.tsv", "b.tsv"):
-        (folder / name).write_text("user\titem\n1,5\tx\n")
-    (folder / "_SUCCESS").touch()
-    frame = read_frame(spark, str(folder))
-    assert format_of(str(folder)) == "csv"
-    assert [tuple(row) for row in frame.collect()] == [("1,5", "x")] * 2
 
 
 def test_wrong_use_ends_in_one_line(capsys, tmp_path):

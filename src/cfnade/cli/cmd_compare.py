@@ -13,7 +13,7 @@ from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.compare.contenders import CONTENDERS, CFNADEContender, contender, model_names
 from cfnade.compare.protocol import ProtocolConfig
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
-from cfnade.data.fingerprint import fingerprint
+from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError
 from cfnade.scale import als  # which adds a contender
 
@@ -156,7 +156,7 @@ def sweep_command(
             config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
             on_progress=on_progress,
         )
-    console.tell(console.sweep_table(swept), swept.to_json(), json_file)
+    console.report(console.sweep_table(swept), swept.to_json(), json_file)
     if figure is not None:
         from cfnade.compare.plot_style import save_figure
         from cfnade.compare.plots import sweep_plot

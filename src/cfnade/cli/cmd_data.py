@@ -9,16 +9,16 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
-from cfnade.data.describe import describe
-from cfnade.data.simulation.service_config import SIZES, ServiceConfig
 from cfnade.data.simulation.service_files import write_service
-from cfnade.data.simulation.simulate import SimulatedService
+from cfnade.data.simulation.simulate import SIZES, ServiceConfig, SimulatedService
+from cfnade.data.summary import describe
+from cfnade.progress import progress_bar
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line, as a group."""
     data = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="Look at data, or make some."
+        no_args_is_help=True, rich_markup_mode=None, help="Describe a table, or simulate one."
     )
     data.command("describe", epilog="Example: cfnade data describe plays.parquet")(describe_command)
     data.command(
@@ -37,10 +37,10 @@ def describe_command(
     min_item_users: options.MinItemUsers = 0,
     json_file: options.Json = None,
 ) -> None:
-    """Tell how a table is read: users, items, pairs and counts."""
+    """Show how a table is read: users, items, pairs and counts."""
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     facts = describe(reading.read(data))
-    console.tell(console.facts_table(options.dataset_name(data), facts), facts, json_file)
+    console.report(console.facts_table(options.dataset_name(data), facts), facts, json_file)
 
 
 def simulate_command(
@@ -48,22 +48,22 @@ def simulate_command(
     size: Annotated[
         str, typer.Option(help=f"One of {', '.join(SIZES)}.", metavar="SIZE")
     ] = "paper",
-    users: Annotated[int | None, typer.Option(help="Instead of the size's.")] = None,
-    items: Annotated[int | None, typer.Option(help="Instead of the size's.")] = None,
+    users: Annotated[int | None, typer.Option(help="Number of users, if not SIZE's.")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items, if not SIZE's.")] = None,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
-    """Simulate a streaming service with known tastes, and tell the oracle's MPR.
+    """Simulate a streaming service with known tastes, and measure the best possible MPR.
 
     Writes OUT/interactions (Parquet), OUT/items.parquet and OUT/service.json.
     """
     changes = {"n_users": users, "n_items": items}
     config = ServiceConfig.sized(size, **{k: v for k, v in changes.items() if v is not None})
-    with console.progress_bar() as progress:
+    with progress_bar() as progress:
         task = progress.add_task("simulating users", total=config.n_users)
         summary = write_service(
             SimulatedService(config, seed=seed),
             out,
             progress=lambda done: progress.update(task, completed=done),
         )
-    console.tell(console.facts_table(str(out), summary), summary, json_file)
+    console.report(console.facts_table(str(out), summary), summary, json_file)

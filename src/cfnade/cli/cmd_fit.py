@@ -11,8 +11,8 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
-from cfnade.data.describe import describe
 from cfnade.data.interactions import Interactions
+from cfnade.data.summary import describe
 from cfnade.errors import ConfigError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.extend import N_EPOCHS, TrainedItems

@@ -111,7 +111,7 @@ def recommend_command(
     for entry in found if with_reasons else []:
         explanation = asked.recommender.explain(known, entry["item"], disliked=disliked)
         entry["because"] = [asked.effect(effect) for effect in explanation.because()]
-    console.tell(console.recommendation_table(found), {"recommendations": found}, json_file)
+    console.report(console.recommendation_table(found), {"recommendations": found}, json_file)
 
 
 def similar_command(
@@ -136,7 +136,7 @@ def similar_command(
         for other, score in zip(ids.tolist(), scores, strict=True)
     ]
     one = asked.item(itemid)
-    console.tell(console.similar_table(one, found), {**one, "similar": found}, json_file)
+    console.report(console.similar_table(one, found), {**one, "similar": found}, json_file)
 
 
 def explain_command(
@@ -163,7 +163,7 @@ def explain_command(
         "probability": explanation.probability,
         "effects": [asked.effect(effect) for effect in explanation.effects],
     }
-    console.tell(console.explanation_table(explained), explained, json_file)
+    console.report(console.explanation_table(explained), explained, json_file)
 
 
 class Asked:
@@ -246,4 +246,4 @@ def _for_all(
             **filters,
         )
     facts = {"file": str(out), "n_users": table.n_users, "n_recommendations": n_rows}
-    console.tell(console.facts_table("recommendations", facts), facts, json_file)
+    console.report(console.facts_table("recommendations", facts), facts, json_file)

@@ -1,4 +1,4 @@
-"""Commands beyond one machine: `scale prepare`, `scale train` and `scale score`."""
+"""Commands for several machines: `scale prepare`, `scale train` and `scale score`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from cfnade.cli.cmd_recommend import Asked as AskedModel
 from cfnade.cli.cmd_recommend import Exclude, Model, N, Only
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.scale.failures import failures_told
-from cfnade.scale.folders import own_folder
-from cfnade.scale.on_spark import train_on_spark
+from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors, spark_session
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
-from cfnade.scale.session import format_of, read_frame, spark_session
-from cfnade.scale.shard_training import train_prepared
+from cfnade.scale.shard_training import train_on_spark, train_prepared
 from cfnade.scale.source import Columns
 from cfnade.scale.spark_scoring import PARTITIONS, Asked, score, score_prepared
 from cfnade.storage.folder import check_place
@@ -31,18 +28,18 @@ if TYPE_CHECKING:
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="Files, a folder or a glob that Spark reads, or a table."),
+    typer.Argument(metavar="DATA", help="Files, a folder or a glob for Spark, or a table."),
 ]
 Prepared = Annotated[
-    Path, typer.Argument(metavar="PREPARED", help="Folder that `scale prepare` wrote.")
+    Path, typer.Argument(metavar="PREPARED", help="Folder written by `scale prepare`.")
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="csv|parquet|orc|json|table",
-        help="Of DATA, or any other that this Spark knows.",
-        show_default="by the name",
+        help="Format of DATA, or any other that Spark reads.",
+        show_default="by the file name",
     ),
 ]
 Master = Annotated[
@@ -50,12 +47,12 @@ Master = Annotated[
     typer.Option(
         metavar="URL",
         help="The cluster, such as spark://host:7077.",
-        show_default="that of spark-submit, or this machine",
+        show_default="of spark-submit, or this machine",
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
+    typer.Option("--conf", metavar="NAME=VALUE", help="A Spark setting; repeatable."),
 ]
 
 
@@ -64,7 +61,7 @@ def register(app: typer.Typer) -> None:
     scale = typer.Typer(
         no_args_is_help=True,
         rich_markup_mode=None,
-        help="The same job on Spark and over several processes.",
+        help="Prepare, train and score on Spark and in several processes.",
     )
     scale.command(
         "prepare",
@@ -85,7 +82,7 @@ def register(app: typer.Typer) -> None:
 
 def prepare_command(
     data: Source,
-    out: Annotated[Path, typer.Option(help="Folder that all machines see.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, visible to all machines.")],
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
     count_col: options.CountCol = None,
@@ -94,11 +91,11 @@ def prepare_command(
     min_item_users: options.MinItemUsers = 0,
     test_share: options.TestShare = 0.0,
     validation_share: Annotated[
-        float, typer.Option(help="Share of the items of some users held out for early stopping.")
+        float, typer.Option(help="Share of items to hold out for early stopping.")
     ] = 0.1,
-    validation_users: Annotated[int, typer.Option(help="How many users that is, about.")] = 10_000,
+    validation_users: Annotated[int, typer.Option(help="Users to hold out from, about.")] = 10_000,
     shards: Annotated[
-        int, typer.Option(help="Files of users: at least one for each process that trains.")
+        int, typer.Option(help="Files of users: at least one per training process.")
     ] = 16,
     seed: options.Seed = 0,
     file_format: Format = None,
@@ -122,7 +119,7 @@ def prepare_command(
         frame = read_frame(session, data, file_format)
         facts = prepare(frame, out, config, columns, from_text=_is_text(data, file_format))
     shown = {name: value for name, value in facts.items() if name != "settings"}
-    console.tell(console.facts_table(str(out), shown), facts, json_file)
+    console.report(console.facts_table(str(out), shown), facts, json_file)
 
 
 def train_command(
@@ -131,18 +128,18 @@ def train_command(
     preset: options.Preset = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
     spark_processes: Annotated[
         int | None,
-        typer.Option(help="Let Spark start so many processes, in place of torchrun.", min=1),
+        typer.Option(help="Let Spark start this many processes instead of torchrun.", min=1),
     ] = None,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Train a model on a prepared folder, in as many processes as torchrun starts.
+    """Train a model on a prepared folder, in one process or in several started by torchrun.
 
-    While it trains, a checkpoint is kept beside the model (OUT.checkpoint), for --resume; processes
-    that torchrun has restarted (--max-restarts) go on from it by themselves.
+    A checkpoint beside the model (OUT.checkpoint) serves --resume; processes that torchrun
+    restarts (--max-restarts) continue from it by themselves.
     """
     out = own_folder(out)
     check_place(out)
@@ -166,8 +163,8 @@ def train_command(
         for part, mpr in (("validation", outcome.validation_mpr), ("test", outcome.test_mpr))
         if mpr is not None
     )
-    again = f" (went on after {outcome.resumed_after})" if outcome.resumed_after else ""
-    sent = f", {outcome.bytes_per_update / 1e6:.2f} MB exchanged an update"
+    again = f" (resumed after epoch {outcome.resumed_after})" if outcome.resumed_after else ""
+    sent = f", {outcome.bytes_per_update / 1e6:.2f} MB sent per update"
     console.out.print(
         f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
         f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
@@ -179,9 +176,9 @@ def train_command(
 def score_command(
     model: Model,
     data: Annotated[
-        str, typer.Option(help="Whose histories: as for `scale prepare`, or what that wrote.")
+        str, typer.Option(help="Histories: as for `scale prepare`, or a prepared folder.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for Parquet files, where all machines write.")],
+    out: Annotated[Path, typer.Option(help="Folder of Parquet files, visible to all machines.")],
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
     count_col: options.CountCol = None,
@@ -190,10 +187,10 @@ def score_command(
     exclude: Exclude = None,
     only: Only = None,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Recommend what is in the history as well.")
+        bool, typer.Option("--include-seen", help="Recommend items of the history too.")
     ] = False,
     partitions: Annotated[
-        int, typer.Option(help="Tasks that the users of a table are cut into.", min=1)
+        int, typer.Option(help="Number of tasks to split the users of a table into.", min=1)
     ] = PARTITIONS,
     file_format: Format = None,
     master: Master = None,
@@ -223,7 +220,7 @@ def score_command(
                 partitions=partitions,
             )
     facts: dict[str, Any] = {"folder": str(out), **vars(scored)}
-    console.tell(console.facts_table("recommendations", facts), facts, json_file)
+    console.report(console.facts_table("recommendations", facts), facts, json_file)
 
 
 def _is_text(data: str, file_format: str | None) -> bool:
@@ -232,7 +229,7 @@ def _is_text(data: str, file_format: str | None) -> bool:
 
 @contextmanager
 def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A Spark session for one command; what goes wrong on Spark ends in one line."""
+    """A Spark session for one command; errors of Spark end in one line."""
     settings = {}
     for pair in conf or []:
         name, equals, value = pair.partition("=")
@@ -242,7 +239,7 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
     session = spark_session(master, settings)
     session.sparkContext.setLogLevel("ERROR")
     try:
-        with failures_told():
+        with spark_errors():
             yield session
     finally:
         session.stop()

@@ -89,7 +89,7 @@ def tune_command(
         console.say(f"stopped; {kept}go on with the same command and --resume ({out}{STUDY})")
         raise
     told = {"dataset": options.dataset_name(data), **tuned.to_json()}
-    console.tell(_table(tuned), told, json_file)
+    console.report(_table(tuned), told, json_file)
     if tuned.best is not None:
         console.say(f"wrote {out}, for: cfnade fit ... --settings {out}")
 

@@ -1,4 +1,4 @@
-"""What the command line shows: tables on standard output, progress on standard error."""
+"""Output of the command line: tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -8,104 +8,61 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from cfnade.compare.comparison import Comparison, OnProgress, Result
 from cfnade.compare.comparison import Progress as JobProgress
 from cfnade.compare.reliability import reliabilities
-from cfnade.compare.report_sections import Recommended, Suggestions
+from cfnade.compare.report_sections import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
 from cfnade.fit.pipeline import Callbacks
-
-if TYPE_CHECKING:
-    from cfnade.model.training import Epoch
+from cfnade.progress import progress_bar as progress_bar
+from cfnade.progress import report_stage
+from cfnade.progress import training_progress as shown_training
 
 ROOM_FOR_ALL = 135
-"""Columns that the table of a comparison takes with all of its figures."""
+"""Width of the table of a comparison with all figures."""
 
 WIDE = 160
-"""Columns where standard output is no terminal, so that tables are not cut."""
+"""Width if standard output is not a terminal, so that tables are not cut."""
 
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
 
 
 def say(message: str) -> None:
-    """A line for people, on standard error."""
+    """Print a line on standard error."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A bar on standard error that vanishes at the end, and never shows without a terminal."""
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.completed:g}/{task.total:g}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    ) as progress:
-        yield progress
-
-
-@contextmanager
 def training_progress(max_epochs: int) -> Iterator[Callbacks]:
-    """Callbacks that show loss, validation MPR and the time left of a training."""
-    with progress_bar() as progress:
-        task = progress.add_task("getting ready", total=max_epochs)
-
-        seen: list[Epoch] = []
-
-        def on_epoch(epoch: Epoch) -> None:
-            seen.append(epoch)
-            n_trainings = sum(e.number == 1 for e in seen)  # with other L2, then on all pairs
-            mprs = [e.validation_mpr for e in seen if e.validation_mpr is not None]
-            found = f", validation MPR {mprs[-1]:.2f} %" if mprs else ""
-            doing = f"training {n_trainings}, epoch" if n_trainings > 1 else "epoch"
-            progress.update(
-                task,
-                completed=epoch.number,
-                description=f"{doing} {epoch.number}: loss {epoch.loss:.4f}{found}",
-            )
-
-        def on_step(step: int, n_steps: int) -> None:
-            done = int(progress.tasks[0].completed) + step / n_steps
-            progress.update(task, completed=min(done, max_epochs))
-
-        yield Callbacks(on_epoch, on_step)
+    """Callbacks that show the progress of a training."""
+    with shown_training(max_epochs) as functions:
+        yield Callbacks(*functions)
 
 
 @contextmanager
 def job_progress() -> Iterator[OnProgress]:
-    """A callback that shows where a comparison or sweep is."""
-    with progress_bar() as progress:
-        task = progress.add_task("reading", total=1)
+    """A callback that shows the progress of a comparison or sweep."""
+    words = {"search": "choosing settings", "fit": "final fit", "test": "testing"}
+    stage = ""
+    with progress_bar() as bar:
+        task = bar.add_task("reading", total=1)
 
         def on_progress(job: JobProgress) -> None:
-            doing = {"search": "choosing settings", "fit": "final fit", "test": "testing"}
+            nonlocal stage
+            if (name := f"{job.model}: {words[job.doing]}") != stage:
+                stage = name
+                report_stage(bar, stage)
             found = "" if job.trial is None else f", last MPR {job.trial.cost:.2f} %"
-            progress.update(
-                task,
-                description=f"{job.model}: {doing[job.doing]}{found}",
-                completed=job.n_done,
-                total=max(job.n_most, 1),
+            bar.update(
+                task, description=stage + found, completed=job.n_done, total=max(job.n_most, 1)
             )
 
         yield on_progress
@@ -120,8 +77,8 @@ def comparison_table(comparison: Comparison) -> Table:
         f"{n_of(comparison.n_items, 'item')}, {n_of(comparison.n_pairs, 'pair')}; "
         f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
         caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
-        "95 % bootstrap interval over users. * is the best, and ~ is level with it: user by user, "
-        "the difference is within the noise of who was tested. One fit each"
+        "95 % bootstrap interval over users. * is the best; ~ is not significantly worse in a "
+        "paired test over users. One fit each"
         f"{', settings chosen on validation' if is_searched else ''}.",
         caption_justify="left",
     )
@@ -137,7 +94,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 _FIRST = ("model", "MPR % (95 %)", "recall@20", "ndcg@100", "fit s")
-"""What is shown of a comparison where there is no room for all."""
+"""Columns of a comparison in a narrow terminal."""
 
 
 def _figures(result: Result) -> dict[str, str]:
@@ -158,23 +115,23 @@ def _figures(result: Result) -> dict[str, str]:
 
 
 def _marked(result: Result, metric: str, figure: str) -> str:
-    """A figure that shows whether it is the best, or level with it."""
+    """A figure, marked if it is the best or not significantly worse."""
     if result.is_best(metric):
         return f"[bold]* {figure}[/bold]"
     return f"~ {figure}" if result.is_level_with_best(metric) else figure
 
 
 def calibration_table(comparison: Comparison) -> Table | None:
-    """How the probabilities of the models hold on test; None if no model gives any."""
+    """Calibration of the models' probabilities on the test part; None without any."""
     judged = [(r.model, r.calibration) for r in comparison.results if r.calibration is not None]
     if not judged:
         return None
     table = Table(
         title=f"{escape(comparison.dataset)}: probabilities of held-out items, "
         f"{judged[0][1].base_rate:.3%} of the pairs",
-        caption="calibrated: what recommend --probability tells; the others are the network's own "
-        "scores, beside it. Brier skill: 1 is perfect, 0 is to tell the base rate always. ECE: "
-        "distance from what came true, lower is better.",
+        caption="calibrated: the probability of recommend --probability; the others are the "
+        "network's own scores. Brier skill: 1 is perfect, 0 is as good as the base rate. ECE: "
+        "mean distance from the observed rate, lower is better.",
         caption_justify="left",
     )
     for name in ("model", "probability"):
@@ -195,8 +152,8 @@ def calibration_table(comparison: Comparison) -> Table | None:
 
 
 def show_comparison(comparison: Comparison, json_file: str | None) -> None:
-    """The tables of a comparison, or JSON."""
-    tell(comparison_table(comparison), comparison.to_json(), json_file)
+    """Print the tables of a comparison, or JSON."""
+    report(comparison_table(comparison), comparison.to_json(), json_file)
     calibration = calibration_table(comparison)
     if calibration is not None and json_file != "-":
         show(calibration)
@@ -219,7 +176,7 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 def recommendation_table(found: list[dict[str, Any]]) -> Table:
-    """Recommended items, best first, and why where that is known."""
+    """Recommended items, best first, with reasons if known."""
     table = Table()
     table.add_column("", justify="right")
     table.add_column("item")
@@ -253,7 +210,7 @@ def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
 
 
 def explanation_table(explained: dict[str, Any]) -> Table:
-    """What each entry of a history does for an item, largest first."""
+    """Effect of each entry of a history on an item, largest first."""
     table = Table(
         title=escape(f"{_label(explained)}: score {explained['probability']:.3f}"),
         caption="With the entry, less without it.",
@@ -273,7 +230,7 @@ def explanation_table(explained: dict[str, Any]) -> Table:
 
 
 def _label(entry: dict[str, Any]) -> str:
-    """An item's name with its id, or the id alone where that is the name."""
+    """An item's name and id, or the id if that is the name."""
     name, item = entry["name"], str(entry["item"])
     return item if name == item else f"{name} ({item})"
 
@@ -283,40 +240,30 @@ def suggestions_table(suggestions: Suggestions) -> Table:
     table = Table(title=escape(suggestions.title))
     table.add_column("history")
     table.add_column("recommended")
-    for known, recommended in zip_longest(suggestions.history, suggestions.recommended):
+    for known, one in zip_longest(suggestions.history, suggestions.recommended):
         table.add_row(
             "" if known is None else escape(f"{known.name} ({known.count:g})"),
-            "" if recommended is None else escape(_told(recommended)),
+            "" if one is None else escape(f"{one.name}  {one.probability:.1%}"),
         )
     return table
 
 
-def _told(recommended: Recommended) -> str:
-    return f"{recommended.name}  {recommended.probability:.1%}"
-
-
 def facts_table(title: str, facts: dict[str, Any]) -> Table:
-    """Named figures, one a row."""
+    """Named figures, one per row."""
     table = Table(title=escape(title), show_header=False)
     for name, value in facts.items():
-        text = (
-            f"{value:,.4g}"
-            if isinstance(value, float)
-            else f"{value:,}"
-            if isinstance(value, int)
-            else str(value)
-        )
-        table.add_row(name.replace("_", " "), escape(text))
+        form = ",.4g" if isinstance(value, float) else "," if isinstance(value, int) else ""
+        table.add_row(name.replace("_", " "), escape(format(value, form)))
     return table
 
 
 def show(table: Table) -> None:
-    """A table on standard output."""
+    """Print a table on standard output."""
     out.print(table)
 
 
-def tell(table: Table, value: dict[str, Any], json_file: str | None) -> None:
-    """A table on standard output, unless JSON goes there; and JSON where it was asked for."""
+def report(table: Table, value: dict[str, Any], json_file: str | None) -> None:
+    """Print a table, unless JSON goes to standard output; and write JSON if asked to."""
     if json_file is not None:
         write_json(json_file, value)
     if json_file != "-":

@@ -1,4 +1,4 @@
-"""The command `cfnade`: one thin command per capability, each group in a module of its own."""
+"""The command `cfnade`: its groups of commands, exit codes and one-line errors."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ for group in (
 @app.callback(invoke_without_command=True)
 def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more on the way.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show more log output.")] = False,
 ) -> None:
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(message)s", force=True
     )
+    logging.getLogger("cfnade.progress").setLevel(logging.INFO)  # a line per stage, if no bar
     if show_version:
         typer.echo(f"cfnade {version('cfnade')}")
         raise typer.Exit
@@ -65,7 +66,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and give its exit code; whatever goes wrong ends in one line."""
+    """Run one command and return its exit code; any error is printed in one line."""
     try:
         with limited_threads():
             return int(app(arguments, standalone_mode=False, prog_name="cfnade") or 0)
@@ -77,14 +78,14 @@ def run(arguments: list[str]) -> int:
         return _fail("interrupted", 130)
     except typer.Exit as stop:
         return stop.exit_code
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # a reader such as `head` has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a place that cannot be read or written, or is full
+    except OSError as error:  # a path that cannot be read or written, or a full disk
         code = 1 if error.errno == errno.ENOSPC else 2
         return _fail(f"{error.strerror or error}: {error.filename or 'no file'}", code)
     except Exception as error:
-        if hasattr(error, "format_message"):  # a wrong option, as typer finds it
+        if hasattr(error, "format_message"):  # a usage error of typer
             where = getattr(getattr(error, "ctx", None), "command_path", "cfnade")
             return _fail(f"{error.format_message().rstrip('. ')}; see {where} --help", 2)
         if os.environ.get("CFNADE_DEBUG"):
@@ -99,7 +100,7 @@ def _fail(message: str, code: int) -> int:
 
 
 def _with_options(message: str) -> str:
-    """A message that names arguments of Python, with the options that stand for them."""
+    """The message with options in place of Python arguments."""
     options = {
         parameter.name: parameter.opts[0]
         for command in typer.main.get_group(app).commands.values()

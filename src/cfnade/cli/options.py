@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values become settings."""
+"""Options shared by several commands, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cfnade.fit import settings_file
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="CSV or Parquet file, a folder or a glob of them.")
 ]
-UserCol = Annotated[str | None, typer.Option(help="Column of user ids; recognised if not given.")]
-ItemCol = Annotated[str | None, typer.Option(help="Column of item ids; recognised if not given.")]
+UserCol = Annotated[str | None, typer.Option(help="Column of user ids; by default recognised.")]
+ItemCol = Annotated[str | None, typer.Option(help="Column of item ids; by default recognised.")]
 CountCol = Annotated[
-    str | None, typer.Option(help="Column of counts; without one, rows are counted as events.")
+    str | None, typer.Option(help="Column of counts; without one, each row is one event.")
 ]
 Events = Annotated[
     bool | None,
@@ -38,12 +38,12 @@ Names = Annotated[
 ]
 Test = Annotated[
     str | None,
-    typer.Option(help="A fixed test part, read like DATA; DATA is then all for training."),
+    typer.Option(help="A fixed test part; all of DATA is then for training."),
 ]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same outcome.", min=0)]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
     str | None,
-    typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output."),
+    typer.Option("--json", metavar="FILE", help="Write JSON to this file; - is standard output."),
 ]
 TestShare = Annotated[float, typer.Option(help="Share of each user's items held out for the test.")]
 CandidatesOption = Annotated[
@@ -62,11 +62,11 @@ ValidationBy = Annotated[
     typer.Option(
         "--validation-by",
         metavar="pairs|events|sessions",
-        help="Hold out pairs, all alike, for validation, or as if events or sessions were parted.",
-        show_default="as the test part was",
+        help="Split off the validation part by pairs, events or sessions.",
+        show_default="as the test part",
     ),
 ]
-Trials = Annotated[int, typer.Option(help="Settings that each model may try on validation.", min=1)]
+Trials = Annotated[int, typer.Option(help="Settings to try per model, on validation.", min=1)]
 RecipeOption = Annotated[
     str, typer.Option("--recipe", help="Settings to start from.", metavar="default|paper")
 ]
@@ -77,13 +77,13 @@ Set = Annotated[
 
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", metavar="FILE", help="Settings to start from: a file of `tune`."),
+    typer.Option("--settings", metavar="FILE", help="Start from the settings in a file of `tune`."),
 ]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a table, as given on the command line."""
+    """Options for reading a table."""
 
     user_col: str | None = None
     item_col: str | None = None
@@ -112,10 +112,10 @@ class Reading:
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """Settings written as NAME=VALUE.
+    """Parse settings written as NAME=VALUE.
 
     Raises:
-        ConfigError: If one is not of that form.
+        ConfigError: If one has another form.
     """
     settings = {}
     for pair in pairs or []:
@@ -143,7 +143,7 @@ def starting_from(recipe: str, path: Path | None) -> settings_file.SettingsFile:
 
 
 def parse_numbers(text: str, option: str) -> list[float]:
-    """Numbers written with commas between them.
+    """Parse numbers separated by commas.
 
     Raises:
         ConfigError: If one is not a number.
@@ -151,27 +151,27 @@ def parse_numbers(text: str, option: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise ConfigError(f"{option} takes numbers with commas between, got {text!r}") from None
+        raise ConfigError(f"{option} takes numbers separated by commas, got {text!r}") from None
 
 
 def parse_weights(
     entries: list[str], ids: Mapping[str, Any], missing: float, what: str
 ) -> dict[Any, float]:
-    """Items written as ITEM or ITEM=NUMBER; an item that is not known stays as written.
+    """Parse ITEM or ITEM=NUMBER; unknown items stay as written.
 
     Args:
-        entries: As written; the numbers of repeated ones are added up.
+        entries: To parse; numbers of repeated items add up.
         ids: Item ids by their text.
-        missing: The number of an item written without one.
-        what: The form expected, for messages.
+        missing: Number of an item without one.
+        what: The expected form, for messages.
 
     Raises:
-        ConfigError: If one has something else for a number.
+        ConfigError: If a number is not one.
     """
     numbers: dict[Any, float] = {}
     for entry in entries:
         item, equals, text = entry.rpartition("=")
-        if not equals or entry in ids:  # an id may itself hold an equals sign
+        if not equals or entry in ids:  # an id may contain an equals sign
             item, text = entry, str(missing)
         try:
             number = float(text)
@@ -183,7 +183,7 @@ def parse_weights(
 
 
 def only_user(data: Interactions, user: str) -> Interactions:
-    """The counts of one user of a table, found by the id as text.
+    """The counts of one user of a table, by the text of the id.
 
     Raises:
         DataError: If there is no such user.
@@ -195,12 +195,12 @@ def only_user(data: Interactions, user: str) -> Interactions:
 
 
 def dataset_name(source: str) -> str:
-    """A short name for tables."""
+    """A short name of a data set, for tables."""
     return Path(source).name.removesuffix(".parquet").removesuffix(".csv") or source
 
 
 def _value(text: str) -> Any:
-    """A number, true, false or null as such, anything else as text."""
+    """A number, true, false or null; anything else is text."""
     try:
         return json.loads({"None": "null", "True": "true", "False": "false"}.get(text, text))
     except ValueError:

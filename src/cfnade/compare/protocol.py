@@ -20,8 +20,8 @@ from cfnade.data.splitting import (
     Split,
     check_hold_out_by,
     hold_out,
-    of_some_users,
     overlap,
+    sample_users,
     split_counts,
     without_overlap,
 )
@@ -247,5 +247,5 @@ def _who_can_be_asked(
 def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:
     """Give the validation pairs of all but some users back to train."""
     rng = np.random.default_rng([seed, 1])  # apart from the split's own draws
-    validation = of_some_users(split.validation, n_users, rng)
+    validation = sample_users(split.validation, n_users, rng)
     return Split(as_count_matrix(split.known - validation), validation, split.test)

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from cfnade.answer.probability import Calibrator
 from cfnade.data.interactions import CountMatrix
-from cfnade.data.splitting import of_some_users
+from cfnade.data.splitting import sample_users
 from cfnade.errors import DataError
 from cfnade.scorer import Scorer
 
@@ -100,7 +100,7 @@ def judge_probabilities(
         DataError: If nothing is held out.
     """
     n_items = histories.shape[1]
-    chosen = of_some_users(held_out, max(1, MOST_PAIRS // n_items), rng)
+    chosen = sample_users(held_out, max(1, MOST_PAIRS // n_items), rng)
     users = np.flatnonzero(np.diff(chosen.indptr))
     if users.size == 0:
         raise DataError("there are no held-out pairs to judge probabilities on")

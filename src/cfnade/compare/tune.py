@@ -20,9 +20,9 @@ import numpy as np
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.search_space import SPACE
 from cfnade.compare.tuning_study import TuneTrial, finished, need_optuna, open_study, quiet
-from cfnade.data.fingerprint import fingerprint
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import HoldOutBy, hold_out
+from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError, DataError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.pipeline import Callbacks

@@ -1,4 +1,4 @@
-"""The items a model knows: their ids, names and columns, and histories written in ids."""
+"""The items of a model: ids, names and columns, and histories by item id."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from cfnade.checks import check_choice
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,
@@ -19,7 +20,7 @@ from cfnade.data.interactions import (
     as_count_matrix,
     places_among,
 )
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +36,10 @@ class Catalogue:
     """Ids and names of a model's items, in the order of its columns."""
 
     ids: NDArray[Any]
-    """As they came in, (n_items,)."""
+    """The original ids, (n_items,)."""
 
     names: NDArray[Any] | None = None
-    """For people to read, (n_items,), where known."""
+    """Readable names, (n_items,), if known."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -49,7 +50,7 @@ class Catalogue:
         return {item: column for column, item in enumerate(self.ids.tolist())}
 
     def label(self, item: Hashable) -> str:
-        """The item's name where known, else its id."""
+        """The item's name if known, else its id."""
         if self.names is None or item not in self.column_of:
             return str(item)
         return str(self.names[self.column_of[item]])
@@ -62,24 +63,23 @@ class Catalogue:
             unknown: What to do about items that are not in the catalogue.
 
         Returns:
-            Columns of the known ones, in the order given.
+            Columns of the known items, in the given order.
 
         Raises:
-            DataError: If one is not in the catalogue and that is to be raised.
+            DataError: If an item is unknown and `unknown` is "raise".
         """
         if isinstance(items, str):
             raise DataError(f"items are a list of ids, got the text {items!r}")
         listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
-        self._tell_strangers([i for i in listed if i not in self.column_of], unknown)
+        self._report_unknown([i for i in listed if i not in self.column_of], unknown)
         return [self.column_of[item] for item in listed if item in self.column_of]
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
-        """A history by item id as a row of counts.
+        """Turn a history by item id into a row of counts.
 
         Args:
-            history: Counts by item id (a mapping or a pandas Series), or ids alone for a count of
-                1 each (repeats add up), or a row of counts already, sparse, (1, n_items) or
-                (n_items,).
+            history: Counts by item id (a mapping or a pandas Series); ids alone, with a count of
+                1 each (repeats add up); or a sparse row of counts, (1, n_items) or (n_items,).
             unknown: What to do about items that are not in the catalogue.
 
         Returns:
@@ -107,7 +107,7 @@ class Catalogue:
         weight: float,
         unknown: Unknown = "raise",
     ) -> CountMatrix:
-        """Negative evidence by item id as a row of confidences.
+        """Turn dislikes by item id into a row of confidences.
 
         Args:
             disliked: Confidences of at least 1 by item id, or ids alone.
@@ -122,34 +122,30 @@ class Catalogue:
         """
         if isinstance(disliked, str):
             raise DataError(f"disliked is a mapping or list of item ids, got the text {disliked!r}")
-        pairs = list(dict(_pairs(disliked, weight)).items())  # twice disliked is disliked
+        pairs = list(dict(_pairs(disliked, weight)).items())  # repeats do not add up
         return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
-        """Counts of any table in the columns of the catalogue.
+        """Bring the counts of a table into the columns of the catalogue.
 
         Args:
-            data: With items of its own order; ids are compared as text where the types differ.
-            unknown: What to do about its items that are not in the catalogue.
+            data: With its own order of items; ids are compared as text if the types differ.
+            unknown: What to do about items that are not in the catalogue.
 
         Returns:
             Counts, (n_users, n_items).
 
         Raises:
-            DataError: If an item is unknown and that is to be raised, or all items are.
+            DataError: If an item is unknown and `unknown` is "raise", or all are unknown.
         """
         column_of = places_among(data.item_ids, self.ids, self.column_of)
         pairs = data.counts.tocoo()
         columns = column_of[pairs.col]  # (n_pairs,)
         is_known = columns >= 0
         if pairs.nnz and not is_known.any():
-            raise DataError(
-                f"the model knows none of the items: they are like "
-                f"{data.item_ids[pairs.col[:1]].tolist()[0]!r}, its own like "
-                f"{self.ids[:1].tolist()[0]!r}"
-            )
-        strangers = np.unique(pairs.col[~is_known])
-        self._tell_strangers(data.item_ids[strangers].tolist(), unknown)
+            raise DataError(f"the model knows none of the items: {self._examples(data)}")
+        new = np.unique(pairs.col[~is_known])
+        self._report_unknown(data.item_ids[new].tolist(), unknown)
         return as_count_matrix(
             csr_array(
                 (pairs.data[is_known], (pairs.row[is_known], columns[is_known])),
@@ -158,35 +154,32 @@ class Catalogue:
         )
 
     def grown(self, data: Interactions) -> tuple[Catalogue, CountMatrix]:
-        """The catalogue with the items of a table that it does not have at its end.
+        """Append the new items of a table to the catalogue.
 
         Args:
-            data: With items of its own order. Where the types of the ids differ they are compared
-                as text, and new ones are written as this catalogue's ids are.
+            data: With its own order of items. If the types of the ids differ, they are compared as
+                text, and new ids take this catalogue's type.
 
         Returns:
-            Itself if nothing is new, else the longer catalogue; and the counts in its columns,
-            (n_users, n_items). An item that is known keeps its column and its name.
+            The longer catalogue, or itself if nothing is new; and the counts in its columns,
+            (n_users, n_items). A known item keeps its column and name.
 
         Raises:
-            DataError: If not one pair is of a known item, or the new ids cannot be written as the
-                known ones are.
+            DataError: If no item is known, or the new ids cannot take the known type.
         """
         column_of = places_among(data.item_ids, self.ids, self.column_of)
         is_new = column_of < 0
         if data.n_pairs and is_new[data.counts.indices].all():
             raise DataError(
-                f"the model knows none of the items: they are like "
-                f"{data.item_ids[data.counts.indices[:1]].tolist()[0]!r}, its own like "
-                f"{self.ids[:1].tolist()[0]!r}; new items are learnt from what their users "
-                "have besides: give whole histories, with ids of the same type"
+                f"the model knows none of the items: {self._examples(data)}; new items are learnt "
+                "from users who also have known ones: give whole histories, with ids of one type"
             )
         column_of[is_new] = len(self) + np.arange(np.count_nonzero(is_new))
         catalogue = self
         if is_new.any():
             ids = append_ids(self.ids, data.item_ids[is_new])
             if len(set(ids.tolist())) < len(ids):
-                raise DataError("item ids must be distinct; one is there more than once")
+                raise DataError("item ids must be distinct; one occurs more than once")
             catalogue = Catalogue(ids, self._grown_names(data, column_of, ids))
         pairs = data.counts.tocoo()
         shape = (data.n_users, len(catalogue))
@@ -196,7 +189,7 @@ class Catalogue:
     def _grown_names(
         self, data: Interactions, column_of: NDArray[np.intp], ids: NDArray[Any]
     ) -> NDArray[Any] | None:
-        """Names of a longer catalogue, from its own and the table's; ids where there is none."""
+        """Names of a longer catalogue, from its own and the table's; else ids."""
         if self.names is None and data.item_names is None:
             return None
         names = np.array([str(item) for item in ids.tolist()], dtype=object)
@@ -210,7 +203,7 @@ class Catalogue:
         self, pairs: list[tuple[Any, float]], unknown: Unknown, what: str, least: float = 0.0
     ) -> CountMatrix:
         """Values by item id as a row, (1, n_items)."""
-        self._tell_strangers([i for i, _ in pairs if i not in self.column_of], unknown)
+        self._report_unknown([i for i, _ in pairs if i not in self.column_of], unknown)
         known = [(self.column_of[item], value) for item, value in pairs if item in self.column_of]
         try:
             values = np.array([value for _, value in known], dtype=np.float64)
@@ -222,17 +215,20 @@ class Catalogue:
         rows = np.zeros(len(columns), dtype=np.int64)
         return as_count_matrix(csr_array((values, (rows, columns)), (1, len(self))))
 
-    def _tell_strangers(self, strangers: list[Any], unknown: Unknown) -> None:
-        """Raise, warn or be silent about items that are not in the catalogue."""
-        if unknown not in get_args(Unknown):
-            choices = ", ".join(get_args(Unknown))
-            raise ConfigError(f"unknown must be one of {choices}; got {unknown!r}")
-        if not strangers or unknown == "ignore":
+    def _examples(self, data: Interactions) -> str:
+        """One id of a table and one of this catalogue, for messages."""
+        other = data.item_ids[data.counts.indices[:1]].tolist()[0]
+        return f"they look like {other!r}, its own like {self.ids[:1].tolist()[0]!r}"
+
+    def _report_unknown(self, items: list[Any], unknown: Unknown) -> None:
+        """Raise, warn or ignore that these items are not in the catalogue."""
+        check_choice("unknown", unknown, get_args(Unknown))
+        if not items or unknown == "ignore":
             return
-        others = f" and {len(strangers) - 1} more are" if len(strangers) > 1 else " is"
+        others = f" and {len(items) - 1} more are" if len(items) > 1 else " is"
         message = (
-            f"item {strangers[0]!r}{others} not in this model ({len(self):,} items); "
-            "leave out what it does not know, or train it again"
+            f"item {items[0]!r}{others} not in this model ({len(self):,} items); "
+            "leave out unknown items, or train the model again"
         )
         if unknown == "raise":
             raise DataError(message)
@@ -240,16 +236,16 @@ class Catalogue:
 
 
 def _pairs(values: Mapping[Any, float] | Iterable[Any], alone: float) -> list[tuple[Any, float]]:
-    """Items and values of a mapping, or of a pandas Series; ids alone have the value given."""
+    """Items and values of a mapping or pandas Series; ids alone get the value `alone`."""
     if isinstance(values, Mapping) or (hasattr(values, "items") and hasattr(values, "index")):
         return list(values.items())
     return [(item, alone) for item in values]
 
 
 def as_histories(matrix: Any) -> CountMatrix:
-    """Counts of one user or many; the row of one user may have a single dimension.
+    """Counts of one user or many, (n_users, n_items).
 
-    `csr_array[user]` has the shape (n_items,) where `csr_matrix[user]` has (1, n_items).
+    One user may have shape (n_items,), as `csr_array[user]` has, unlike `csr_matrix[user]`.
     """
     if issparse(matrix) and len(matrix.shape) == 1:
         matrix = matrix.reshape(1, -1)

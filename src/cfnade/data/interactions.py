@@ -1,4 +1,4 @@
-"""Counts with the ids of their users and items: what ingest makes and everything else reads."""
+"""Counts with the ids of their users and items: the result of ingest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CountMatrix: TypeAlias = csr_array
 
 
 def as_count_matrix(matrix: Any) -> CountMatrix:
-    """Bring any scipy sparse matrix into the one form that the package works on.
+    """Bring any scipy sparse matrix into the form of `CountMatrix`.
 
     Args:
         matrix: `csr_matrix`, `csr_array` or another scipy sparse format, (n_users, n_items).
 
     Returns:
         A float64 `csr_array` with sorted rows, duplicates summed and zeros dropped. The input
-        is never changed; it is returned as it is if it already has this form.
+        is not changed; it is returned itself if it has this form.
 
     Raises:
         DataError: If it is not a sparse matrix, or a count is negative, NaN or infinite.
@@ -68,19 +68,19 @@ def as_count_matrix(matrix: Any) -> CountMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Who interacted with what how often.
+    """Who interacted with what, and how often.
 
-    A user may have an empty row (nothing is known of them); a count of zero is no interaction.
+    A user may have an empty row; a count of zero is not an interaction.
     """
 
     counts: CountMatrix
     """Interactions per pair, (n_users, n_items)."""
 
     user_ids: NDArray[Any]
-    """The id of each row as it came in, (n_users,)."""
+    """The original id of each row, (n_users,)."""
 
     item_ids: NDArray[Any]
-    """The id of each column as it came in, (n_items,)."""
+    """The original id of each column, (n_items,)."""
 
     item_names: NDArray[Any] | None = None
     """A readable name for each column, (n_items,), where one is known."""
@@ -99,7 +99,7 @@ class Interactions:
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Interactions:
-        """Wrap a scipy sparse matrix; rows and columns are numbered from 0 as ids."""
+        """Wrap a scipy sparse matrix; row and column numbers become the ids."""
         counts = as_count_matrix(matrix)
         n_users, n_items = counts.shape
         return cls(counts, np.arange(n_users), np.arange(n_items))
@@ -130,17 +130,17 @@ class Interactions:
         return _index(self.user_ids, "user")
 
     def item_label(self, column: int) -> str:
-        """The item's name where known, else its id, for people to read."""
+        """The item's name if known, else its id."""
         labels = self.item_ids if self.item_names is None else self.item_names
         return str(labels[column])
 
     def with_item_names(self, names: Mapping[Hashable, str]) -> Interactions:
-        """Add readable names by item id; an item without one keeps its id as the name."""
+        """Add names by item id; an item without one gets its id as the name."""
         items = self.item_ids.tolist()
         if names and names.keys().isdisjoint(items):
             logger.warning(
-                "none of the %d names belongs to an item: their ids are like %r, the items' like "
-                "%r; write both with one type",
+                "none of the %d names matches an item: their ids look like %r, the items' like "
+                "%r; write both with the same type",
                 len(names),
                 next(iter(names)),
                 items[0],
@@ -149,18 +149,17 @@ class Interactions:
         return replace(self, item_names=np.array(labels, dtype=object))
 
     def with_floors(self, min_user_items: int = 0, min_item_users: int = 0) -> Interactions:
-        """Leave out users with few items and items with few users.
+        """Drop users with few items and items with few users.
 
-        What is left out takes its pairs along, so both floors are applied in turn until
-        nothing changes: in the result every user and item meets its floor (the k-core). A floor
-        of 0 keeps all; a floor of 1 drops those without any interaction.
+        Both floors are applied in turn until nothing changes, so every user and item of the result
+        meets its floor (the k-core). A floor of 0 keeps all; 1 drops empty rows or columns.
 
         Args:
             min_user_items: Distinct items that a user must have.
             min_item_users: Distinct users that an item must have.
 
         Returns:
-            The rest in the same order; self if nobody falls below.
+            The rest in the same order; itself if nothing is dropped.
 
         Raises:
             ConfigError: If a floor is negative.
@@ -200,7 +199,7 @@ class Interactions:
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """A second set of counts in the rows and columns of a first, with what did not fit."""
+    """A second set of counts in the rows and columns of a first, and what was left out."""
 
     counts: CountMatrix
     """In the shape of the first, (n_users, n_items)."""
@@ -215,24 +214,24 @@ class Aligned:
     """Pairs left out because of their user."""
 
     n_unknown_item_pairs: int
-    """Pairs left out because of their item; those of an unknown user are among both."""
+    """Pairs left out because of their item; pairs with unknown user and item are in both."""
 
     n_dropped_pairs: int
     """Pairs left out because of their user, their item or both."""
 
 
 def align(test: Interactions, train: Interactions) -> Aligned:
-    """Write a test set that was read by itself in the rows and columns of its train set.
+    """Bring a separately read test set into the rows and columns of its train set.
 
     Args:
-        test: A fixed split's held-out part, with ids of its own order.
-        train: The part that gives the rows and columns.
+        test: The held-out part, with its own order of ids.
+        train: The part with the rows and columns to use.
 
     Returns:
-        The test counts of known users and items, and how many pairs there are of others.
+        The test counts of known users and items, and the number of other pairs.
 
     Raises:
-        DataError: If not one pair of the test set is known: the ids are then most likely of
+        DataError: If no pair of the test set is known, most likely because the ids have
             different types.
     """
     # (test users,) and (test items,), -1 if unknown
@@ -261,18 +260,18 @@ def align(test: Interactions, train: Interactions) -> Aligned:
 def places_among(
     ids: NDArray[Any], known: NDArray[Any], index: Mapping[Hashable, int]
 ) -> NDArray[np.intp]:
-    """Find ids among known ones.
+    """Find the places of ids among known ones.
 
-    They are compared as text if one side was read as integers and the other as text: in a CSV
-    one id that is no integer makes text of the whole column.
+    Ids are compared as text if one side is integers and the other text: in a CSV one id that is
+    not an integer turns the whole column into text.
 
     Args:
-        ids: To find, (n,).
-        known: To find them among, (n_known,).
-        index: Place of each known one.
+        ids: Ids to find, (n,).
+        known: Known ids, (n_known,).
+        index: Place of each known id.
 
     Returns:
-        The place of each, -1 if it is not known, (n,).
+        The place of each id, -1 if unknown, (n,).
     """
     wanted = ids.tolist()
     if _is_text(ids) != _is_text(known):
@@ -283,18 +282,17 @@ def places_among(
 
 
 def append_ids(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """New ids after known ones, each of them unchanged but for its type.
+    """Known ids followed by new ones.
 
     Args:
         known: (n_known,).
-        new: (n_new,). If one side is text and the other integers, these are written as the known
-            ones are.
+        new: (n_new,). If one side is text and the other integers, these take the known type.
 
     Returns:
-        Python's own values where no numpy type holds both, (n_known + n_new,).
+        Python objects if no numpy type holds both, (n_known + n_new,).
 
     Raises:
-        DataError: If text is to become an integer and is none.
+        DataError: If text cannot become an integer.
     """
     if _is_text(known) and not _is_text(new):
         new = as_objects([str(value) for value in new.tolist()])
@@ -302,7 +300,7 @@ def append_ids(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         wrong = [text for text in new.tolist() if not _PLAIN_INTEGER.fullmatch(text)]
         if wrong:
             raise DataError(
-                f"the known ids are integers, like {known[0]}, and {wrong[0]!r} is none; "
+                f"the known ids are integers, like {known[0]}, but {wrong[0]!r} is not; "
                 "write all with one type"
             )
         new = np.array([int(text) for text in new.tolist()])
@@ -328,7 +326,7 @@ def _is_integer(ids: NDArray[Any]) -> bool:
 
 
 def as_objects(values: Sequence[Any]) -> NDArray[Any]:
-    """An array of one dimension that keeps Python values as they are, tuples included."""
+    """A one-dimensional array of unchanged Python values, even tuples."""
     return np.fromiter(values, dtype=object, count=len(values))
 
 
@@ -336,7 +334,7 @@ def _index(ids: NDArray[Any], kind: str) -> dict[Hashable, int]:
     index = {value: place for place, value in enumerate(ids.tolist())}
     if len(index) != len(ids):
         twice = next(value for place, value in enumerate(ids.tolist()) if index[value] != place)
-        raise DataError(f"{kind} ids must be distinct; {twice!r} is there more than once")
+        raise DataError(f"{kind} ids must be distinct; {twice!r} occurs more than once")
     return index
 
 

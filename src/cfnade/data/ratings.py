@@ -19,17 +19,17 @@ class RelativeRating:
 
     Ten episodes of a long series mean little, one visit to a film a lot; the share of the
     item's own watchers puts both on one scale. It is SQL's
-    `cume_dist() over (partition by item order by count)`. The distributions are kept, so the
-    counts of new users become ratings as well:
+    `cume_dist() over (partition by item order by count)`. The fitted distributions also rate the
+    counts of new users:
 
     - a count between two seen ones gets the share of the lower one;
     - a count above the largest gets 1;
-    - a count below the smallest of n watchers gets 1 / (n + 1), the share of someone who
-      joins them as the lightest watcher (a rating of 0 would say "not watched");
-    - by the same rule, the first watcher of an item nobody had watched gets 1.
+    - a count below the smallest of n watchers gets 1 / (n + 1), as if they had joined as the
+      lightest watcher (a rating of 0 would mean "not watched");
+    - by the same rule, the first watcher of an item gets 1.
 
-    Only the order of an item's counts matters, so the relative ratings of relative ratings are
-    these ratings again. It is a scikit-learn transformer without settings: in a pipeline before
+    Only the order of an item's counts matters, so relative ratings of relative ratings are the
+    same ratings. This is a scikit-learn transformer without settings: in a pipeline before
     `ImplicitCFNADE`, which fits one itself, it changes nothing; before other estimators it does.
 
     Attributes:
@@ -48,11 +48,11 @@ class RelativeRating:
     # scikit-learn's rules ----------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's keywords, as scikit-learn asks for them: there are none."""
+        """The settings, for scikit-learn: none."""
         return {}
 
     def set_params(self, **params: Any) -> RelativeRating:
-        """Change settings by keyword: there are none to change."""
+        """Change settings, for scikit-learn: there are none."""
         if params:
             raise ConfigError(f"RelativeRating has no settings, got {', '.join(params)}")
         return self
@@ -71,15 +71,7 @@ class RelativeRating:
     # Counts to ratings -------------------------------------------------------------------------
 
     def fit(self, counts: CountMatrix, y: None = None) -> RelativeRating:
-        """Learn each item's count distribution.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-            y: Not used; for scikit-learn.
-
-        Returns:
-            Itself.
-        """
+        """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused."""
         counts = as_count_matrix(counts)
         self.__dict__.pop("_search_keys", None)  # of an earlier fit
         self.n_items_ = counts.shape[1]
@@ -104,7 +96,7 @@ class RelativeRating:
         """Restore a fitted one from its three arrays.
 
         Raises:
-            DataError: If they are not the distributions of any counts.
+            DataError: If they cannot be the distributions of counts.
         """
         _check_distributions(item_starts, distinct_counts, n_watchers_up_to)
         ratings = cls()
@@ -124,7 +116,7 @@ class RelativeRating:
             Relative ratings in (0, 1] where a count was, (n_users, n_items).
 
         Raises:
-            DataError: If it was not fitted, or on another number of items.
+            DataError: If it is not fitted, or was fitted on another number of items.
         """
         if not hasattr(self, "n_items_"):
             raise DataError("this RelativeRating is not fitted yet; call fit(counts) first")
@@ -138,32 +130,24 @@ class RelativeRating:
         return csr_array((ratings, counts.indices, counts.indptr), shape=counts.shape)
 
     def fit_transform(self, counts: CountMatrix, y: None = None) -> CountMatrix:
-        """Learn the distributions and give the ratings of the same counts.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-            y: Not used; for scikit-learn.
-
-        Returns:
-            Relative ratings in (0, 1] where a count was, (n_users, n_items).
-        """
+        """Fit on counts and return their relative ratings, (n_users, n_items)."""
         return self.fit(counts).transform(counts)
 
     @property
     def n_watchers(self) -> NDArray[np.int64]:
-        """How many watchers each item's distribution is made of, (n_items,)."""
+        """Number of watchers of each item, (n_items,)."""
         ends = self.item_starts_[1:]
         up_to = np.concatenate([self.n_watchers_up_to_, [0]])
         return np.where(ends > self.item_starts_[:-1], up_to[ends - 1], 0)
 
     def merged_with(self, more: RelativeRating) -> RelativeRating:
-        """The distributions of both: what `fit` learns from the rows of one above the other's.
+        """The distributions of both, as if fitted on the rows of both.
 
         Args:
-            more: Of the same items in the same order; there may be further ones at the end.
+            more: Of the same items in the same order, and perhaps further ones at the end.
 
         Returns:
-            A new one, (more.n_items,). Someone who is counted in both is two watchers.
+            A new one of `more.n_items_` items. A user in both counts as two watchers.
 
         Raises:
             DataError: If the other has fewer items.
@@ -174,7 +158,7 @@ class RelativeRating:
         )
         order = np.lexsort((count, item))
         item, count, n_watchers = item[order], count[order], n_watchers[order]
-        is_first = np.ones(item.size, dtype=np.bool_)  # of those with one item and count
+        is_first = np.ones(item.size, dtype=np.bool_)  # of equal items and counts
         is_first[1:] = (np.diff(item) != 0) | (np.diff(count) != 0)
         starts = np.searchsorted(item[is_first], np.arange(more.n_items_ + 1))
         total = np.concatenate([[0], np.cumsum(n_watchers)])
@@ -184,13 +168,13 @@ class RelativeRating:
         return self.from_distributions(starts, count[is_first], up_to - before_item)
 
     def followed_by(self, more: RelativeRating) -> RelativeRating:
-        """These distributions, and after them those of the other's further items.
+        """These distributions, followed by those of the other's further items.
 
         Args:
             more: Of the same items in the same order, with further ones at the end.
 
         Returns:
-            A new one, (more.n_items,).
+            A new one of `more.n_items_` items.
 
         Raises:
             DataError: If the other has fewer items.
@@ -211,10 +195,10 @@ class RelativeRating:
             )
 
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Item, count and number of watchers with just that count, of each distinct count.
+        """Item, count and number of watchers with exactly that count.
 
         Returns:
-            Three arrays (n_entries,), in the order of `distinct_counts_`.
+            Three arrays in the order of `distinct_counts_`, (n_entries,).
         """
         item = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
         n_watchers = np.diff(self.n_watchers_up_to_, prepend=0)
@@ -224,10 +208,10 @@ class RelativeRating:
 
     @cached_property
     def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """All distinct counts, a sorted key for each entry of `distinct_counts_`, and numbers.
+        """All distinct counts, a sorted key for each entry of `distinct_counts_`, and `up_to`.
 
-        One search serves all items: the item leads the key, the rank of the count follows. The
-        numbers are `n_watchers_up_to_` with a 0 at the end that serves items without watchers.
+        A key is the item and the rank of the count, so that one search serves all items. `up_to`
+        is `n_watchers_up_to_` with a final 0 for items without watchers.
         """
         values = np.unique(self.distinct_counts_)
         item_of = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
@@ -238,15 +222,7 @@ class RelativeRating:
     def of_pairs(
         self, items: NDArray[np.integer], counts: NDArray[np.floating]
     ) -> NDArray[np.float64]:
-        """Relative rating of single counts.
-
-        Args:
-            items: Column of each, (n_pairs,).
-            counts: Count above zero of each, (n_pairs,).
-
-        Returns:
-            In (0, 1], (n_pairs,).
-        """
+        """Relative ratings, in (0, 1], of counts above zero of these items, (n_pairs,) each."""
         values, seen, up_to = self._search_keys
         asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
         position = np.searchsorted(seen, asked, side="right") - 1  # last distinct count <= asked
@@ -260,7 +236,7 @@ class RelativeRating:
 def _check_distributions(
     starts: NDArray[np.int64], counts: NDArray[np.float64], up_to: NDArray[np.int64]
 ) -> None:
-    """Refuse arrays that no `fit` could have made: they come from files."""
+    """Refuse arrays from a file that no `fit` could have made."""
     if not (starts.ndim == counts.ndim == up_to.ndim == 1 and starts.size and starts[0] == 0):
         raise DataError("count distributions need one start for each item, from 0, and one more")
     if (np.diff(starts) < 0).any() or not starts[-1] == counts.size == up_to.size:

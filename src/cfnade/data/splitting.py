@@ -1,4 +1,4 @@
-"""Hold out a part of each user's items: what a model is judged on, and never sees."""
+"""Hold out a part of each user's items, by pairs, events or sessions, to evaluate a model on."""
 
 from __future__ import annotations
 
@@ -7,53 +7,58 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
+from cfnade.checks import check_choice
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.sessions import draw_sessions
 from cfnade.errors import ConfigError, DataError
 
 HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
-"""What is parted: pairs of a user and an item, all alike; the events that were counted; or
+"""What is held out: pairs of a user and an item, all alike; the events that were counted; or
 sessions, events that belong together, such as a basket."""
 
 MIN_ITEMS = 5
-"""Users with fewer items stay whole in train: holding out one would leave too little to go by."""
+"""Users with fewer items stay whole in train: one item less would leave too little."""
+
+_DENSE_UP_TO = 5_000  # items: all their pairs are counted at once, 100 MB
+_MOST_ITEMS = 3_000  # of one user, sampled from more: their pairs take 150 MB
+_PSEUDO_COUNT = 1.0  # added to the expected watchers: two rare items that meet once prove little
+_LEAST_LIFT = 0.2  # added to every lift: items that never meet have a finite logarithm
 
 
 @dataclass(frozen=True)
 class Split:
-    """One set of users' counts in three disjoint parts of the same shape, (n_users, n_items)."""
+    """Users' counts in three disjoint parts of the same shape, (n_users, n_items)."""
 
     train: CountMatrix
-    """What models are fitted on while settings are being chosen."""
+    """To fit models on while settings are chosen."""
 
     validation: CountMatrix
-    """What settings are chosen on."""
+    """To choose settings on."""
 
     test: CountMatrix
-    """What the final models are judged on, once."""
+    """To judge the final models on, once."""
 
     @property
     def known(self) -> CountMatrix:
-        """Everything a final model may see: train and validation, (n_users, n_items)."""
+        """All that a final model may see: train and validation, (n_users, n_items)."""
         return as_count_matrix(self.train + self.validation)
 
 
-def of_some_users(
+def sample_users(
     counts: CountMatrix,
     n_users: int,
     rng: int | np.random.Generator,
     *,
     among: NDArray[np.bool_] | None = None,
 ) -> CountMatrix:
-    """The counts of so many users who have any, drawn at random; the other rows are empty.
+    """Keep the counts of at most `n_users` random users who have any; empty the other rows.
 
     Args:
         counts: Sparse, (n_users, n_items).
         n_users: How many at most.
         rng: Seed or generator.
-        among: Whom to draw from, (n_users,); None for all.
+        among: Users to sample from, (n_users,); None for all.
 
     Returns:
         (n_users, n_items).
@@ -67,6 +72,11 @@ def of_some_users(
     return as_count_matrix(counts.multiply(is_chosen[:, None]))
 
 
+def check_hold_out_by(name: str, by: str) -> None:
+    """Refuse what is not one of `HoldOutBy`; `name` is the argument's name."""
+    check_choice(name, by, get_args(HoldOutBy))
+
+
 def hold_out(
     counts: CountMatrix,
     *,
@@ -77,34 +87,32 @@ def hold_out(
     among: NDArray[np.bool_] | None = None,
     rng: int | np.random.Generator = 0,
 ) -> tuple[CountMatrix, CountMatrix]:
-    """Take a random part of each user's items away.
+    """Hold out a random part of each user's items.
 
-    By pairs, all items of a user are alike. By events it is as if a share of the events were
-    held out, and of these the items of which nothing was left behind: those that are new to
-    the user, as in a later period. All n events of an item are in that share with the
-    probability share^n, so items of many events are hardly ever held out. Each user gives as
-    many items as are to be expected, one at least: where all counts are large, the least of them.
-    By sessions it is items that belong together, as if each user's last basket were held out, and
-    of these again the ones that are new; see `cfnade.data.sessions`.
+    - By pairs, all items of a user are alike.
+    - By events, it is as if a share of the events were held out, and of these the items that are
+      then new to the user, as in a later period. All n events of an item are in that share with
+      probability share^n, so items with many events are rarely held out. Each user gives the
+      expected number of items, at least one.
+    - By sessions, items that belong together are held out, as if each user's last basket were,
+      and again only those that are then new to the user.
 
-    An item keeps one of its pairs at least. Of one that nobody is left with a model can know
-    only that it is in the catalogue, which it would not be but for those held out.
+    Every item keeps at least one of its pairs, so that a model can learn about it.
 
     Args:
         counts: Sparse, (n_users, n_items).
-        share: Of each user's items, events or items of a single event, rounded to the nearest
-            number, at least one item if there is any.
+        share: Of each user's items, events or items with a single event; rounded, at least one.
         min_items: Users with fewer items keep all of them.
         by: Pairs, events or sessions.
-        n_users: Take from so many users at most, drawn at random; None for all.
-        among: Users to take from, (n_users,); None for all.
+        n_users: Sample at most this many users; None for all.
+        among: Users to hold out from, (n_users,); None for all.
         rng: Seed or generator; the same seed on the same counts gives the same split.
 
     Returns:
         Kept and held-out counts, both (n_users, n_items), disjoint, adding up to the input.
 
     Raises:
-        ConfigError: If the share is not between 0 and 1, min_items below 2, or `by` none of these.
+        ConfigError: If share is not in [0, 1), min_items is below 2, or `by` is unknown.
     """
     check_hold_out_by("by", by)
     if not 0.0 <= share < 1.0:
@@ -114,15 +122,16 @@ def hold_out(
     counts = as_count_matrix(counts)
     rng = np.random.default_rng(rng)
     most = counts.shape[0] if n_users is None else n_users
-    chosen = of_some_users(counts, most, rng, among=among)
+    chosen = sample_users(counts, most, rng, among=among)
     if share == 0.0:
         return counts, _subset(counts, np.zeros(counts.nnz, dtype=bool))
     if by == "sessions":
         is_held = draw_sessions(counts, chosen, share, min_items, rng)
     else:
-        is_held = _drawn(chosen, share, min_items, by, rng)
+        is_held = _draw_items(chosen, share, min_items, by, rng)
     held = np.flatnonzero(is_held)
-    n_left = _n_watchers(counts) - np.bincount(chosen.indices[held], minlength=counts.shape[1])
+    n_watchers = np.bincount(counts.indices, minlength=counts.shape[1])
+    n_left = n_watchers - np.bincount(chosen.indices[held], minlength=counts.shape[1])
     last = held[n_left[chosen.indices[held]] == 0]
     _, first_of_item = np.unique(chosen.indices[last], return_index=True)
     is_held[last[first_of_item]] = False
@@ -131,22 +140,22 @@ def hold_out(
     return kept, held_out
 
 
-def _drawn(
+def _draw_items(
     counts: CountMatrix, share: float, min_items: int, by: HoldOutBy, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Which pairs are drawn to be held out, (n_pairs,)."""
+    """Which pairs to hold out by pairs or by events, (n_pairs,)."""
     n_items_of = np.diff(counts.indptr)  # (n_users,)
     user_of = np.repeat(np.arange(counts.shape[0]), n_items_of)  # (n_pairs,)
     # Each user's pairs in a random order; the first n_held of each row are held out.
     if by == "pairs":
         n_expected = share * n_items_of
-        # Row + a random fraction leaves rows in place: half a unit at most, so that rounding
-        # never reaches the next row.
+        # Row + a random fraction leaves rows in place: at most half, so that rounding never
+        # reaches the next row.
         order = np.argsort(user_of + rng.random(counts.nnz) / 2)
     else:
         log_chance = np.minimum(counts.data * np.log(share), -1e-9)  # of share^n
         n_expected = np.bincount(user_of, np.exp(log_chance), minlength=counts.shape[0])
-        # The largest of log-odds + Gumbel noise are a draw by these odds, without putting back.
+        # The largest of log-odds + Gumbel noise are a draw by these odds without replacement.
         log_odds = log_chance - np.log(-np.expm1(log_chance))
         order = np.lexsort((-(log_odds + rng.gumbel(size=counts.nnz)), user_of))
     n_held = np.where(n_items_of >= min_items, np.maximum(1, np.rint(n_expected)), 0)
@@ -155,21 +164,6 @@ def _drawn(
     is_held = np.zeros(counts.nnz, dtype=bool)
     is_held[order[place_in_row < n_held[user_of]]] = True
     return is_held
-
-
-def _n_watchers(counts: CountMatrix) -> NDArray[np.int64]:
-    """How many have each item, (n_items,)."""
-    return np.bincount(counts.indices, minlength=counts.shape[1])
-
-
-def check_hold_out_by(name: str, by: str) -> None:
-    """Refuse what cannot be held out by.
-
-    Raises:
-        ConfigError: If it is none of `HoldOutBy`; `name` is what it is called.
-    """
-    if by not in get_args(HoldOutBy):
-        raise ConfigError(f"{name} must be pairs, events or sessions, got {by!r}")
 
 
 def split_counts(
@@ -181,13 +175,13 @@ def split_counts(
     min_items: int = MIN_ITEMS,
     rng: int | np.random.Generator = 0,
 ) -> Split:
-    """Split per user: a test part first, then a validation part out of what is left.
+    """Split each user's items: a test part first, then a validation part of the rest.
 
     Args:
         counts: Sparse, (n_users, n_items).
-        test_share: Of each user's items.
+        test_share: Of each user's items, by pairs.
         validation_share: Of each user's remaining items.
-        validation_by: Pairs, events or sessions; see `hold_out`. The test part is parted by pairs.
+        validation_by: Pairs, events or sessions; see `hold_out`.
         min_items: Users with fewer items stay whole in train.
         rng: Seed or generator.
 
@@ -195,14 +189,14 @@ def split_counts(
         The three parts.
 
     Raises:
-        DataError: If nobody has enough items to hold one out.
+        DataError: If no user has enough items to hold one out.
     """
     rng = np.random.default_rng(rng)
     known, test = hold_out(counts, share=test_share, min_items=min_items, rng=rng)
     if test_share > 0 and test.nnz == 0:
         raise DataError(
-            f"no user has {min_items} items or more that others have too, so there is nothing to "
-            "hold out; bring more data, or a test part of its own"
+            f"nothing to hold out: no user has {min_items} items or more that others have too; "
+            "use more data, or a separate test part"
         )
     train, validation = hold_out(
         known, share=validation_share, min_items=min_items, by=validation_by, rng=rng
@@ -211,20 +205,12 @@ def split_counts(
 
 
 def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
-    """Pairs of the test part that are in the training part as well.
-
-    Args:
-        train: Sparse, (n_users, n_items).
-        test: Sparse, (n_users, n_items).
-
-    Returns:
-        The test counts of those pairs, (n_users, n_items); `.nnz` tells how many.
-    """
+    """The test counts of pairs that are also in the training part, (n_users, n_items)."""
     return as_count_matrix(test.multiply(train.astype(bool)))
 
 
 def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
-    """The test counts whose pairs are not in the training part, (n_users, n_items)."""
+    """The test counts of pairs that are not in the training part, (n_users, n_items)."""
     return as_count_matrix(test - overlap(train, test))
 
 
@@ -232,3 +218,104 @@ def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:
     """The counts of the pairs to keep, in the same shape."""
     indptr = np.concatenate([[0], np.cumsum(keep)])[counts.indptr]
     return csr_array((counts.data[keep], counts.indices[keep], indptr), shape=counts.shape)
+
+
+# Sessions ---------------------------------------------------------------------------------------
+
+
+def draw_sessions(
+    counts: CountMatrix,
+    among: CountMatrix,
+    share: float,
+    min_items: int,
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Draw a session of each user from counts without times: a random item and related ones.
+
+    Items that a user shares with the same people are taken for a session, such as a shopping
+    trip. Only items with a single event can be in it: any other item would not be new to the user
+    when the session is held out.
+
+    Args:
+        counts: Of all users, to learn which items belong together, (n_users, n_items).
+        among: Of the users to draw sessions from, (n_users, n_items).
+        share: Of a user's items with a single event, at least one.
+        min_items: Users with fewer items have no session.
+        rng: Generator.
+
+    Returns:
+        Which pairs of `among` are in a session, (n_pairs,).
+    """
+    likes = csc_array(counts, dtype=np.float32)
+    likes.data[:] = 1.0
+    of_all = _shared(likes) if likes.shape[1] <= _DENSE_UP_TO else None
+    is_drawn = np.zeros(among.nnz, dtype=np.bool_)
+    for user in np.flatnonzero(np.diff(among.indptr) >= min_items):
+        all_pairs = np.arange(among.indptr[user], among.indptr[user + 1])
+        pairs = all_pairs[among.data[all_pairs] <= 1.0]
+        if pairs.size > _MOST_ITEMS:
+            pairs = rng.choice(pairs, _MOST_ITEMS, replace=False)
+        if pairs.size:
+            size = min(max(1, round(share * pairs.size)), all_pairs.size - 1)
+            seed = int(rng.integers(pairs.size))
+            items = among.indices[pairs]
+            shared = _shared(likes[:, items]) if of_all is None else of_all[np.ix_(items, items)]
+            together = belonging_together(shared, counts.shape[0])
+            is_drawn[pairs[gather(together, seed, size, rng)]] = True
+    return is_drawn
+
+
+def _shared(likes: csc_array) -> NDArray[np.float32]:
+    """Number of people with both of two items, (n_items, n_items)."""
+    return np.asarray((likes.T @ likes).toarray())
+
+
+def belonging_together(shared: NDArray[np.float32], n_users: int) -> NDArray[np.float32]:
+    """How much two of a user's items belong together: the centred logarithm of their lift.
+
+    The lift is the number of people with both items over the number expected by chance. The mean
+    of either item's row is subtracted, so that popular items, which have some lift with
+    everything, are not in more sessions than others.
+
+    Args:
+        shared: Number of people with both of two items, (n_items, n_items).
+        n_users: Number of people.
+
+    Returns:
+        Symmetric, with 0 on the diagonal, (n_items, n_items).
+    """
+    n_items = len(shared)
+    n_watchers = np.diag(shared)
+    lift = shared / (np.outer(n_watchers, n_watchers) / n_users + _PSEUDO_COUNT)
+    together = np.log(lift + np.float32(_LEAST_LIFT))
+    np.fill_diagonal(together, 0.0)
+    mean = together.sum(axis=0) / max(n_items - 1, 1)  # over the others, (n_items,)
+    together += mean.mean() - mean[:, None] - mean[None, :]
+    np.fill_diagonal(together, 0.0)
+    return np.asarray(together, dtype=np.float32)
+
+
+def gather(
+    together: NDArray[np.float32], seed: int, size: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw items that belong with a first one.
+
+    The odds of the next item are the product of its lifts with those drawn so far.
+
+    Args:
+        together: From `belonging_together`, (n_items, n_items).
+        seed: The first item.
+        size: Number of items, at most all.
+        rng: Generator.
+
+    Returns:
+        (size,).
+    """
+    gathered = [seed]
+    log_odds = together[seed].copy()  # summed over those gathered, (n_items,)
+    for _ in range(size - 1):
+        log_odds[gathered[-1]] = -np.inf
+        # The largest of log-odds + Gumbel noise is a draw by these odds.
+        gathered.append(int((log_odds + rng.gumbel(size=log_odds.size)).argmax()))
+        log_odds += together[gathered[-1]]
+    return np.array(gathered)

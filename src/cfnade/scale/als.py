@@ -1,11 +1,10 @@
 """IMF as the paper ran it: Spark MLlib's ALS with implicit preferences, as a baseline.
 
-Beside `cfnade.baselines.IMF`, which is the `implicit` package: both minimise
-`sum_ui c (like - x_u . y_i)^2` with `c = 1 + alpha * relative_rating` plus an L2 penalty, but Spark
-multiplies the penalty of each user and item by their number of likes,
-`reg * (sum_u n_u |x_u|^2 + sum_i n_i |y_i|^2)`, where `implicit` has
-`regularization * (|x|^2 + |y|^2)`. For one row the two agree at `regularization = reg * n`; for all
-rows at once only if all have as many likes, so settings of one do not carry over to the other.
+Like `cfnade.baselines.IMF`, it minimises `sum_ui c (like - x_u . y_i)^2` with
+`c = 1 + alpha * relative_rating` plus an L2 penalty. But Spark multiplies the penalty of each user
+and item by their number of likes, `reg * (sum_u n_u |x_u|^2 + sum_i n_i |y_i|^2)`, where
+`implicit` has `regularization * (|x|^2 + |y|^2)`. One row agrees at `regularization = reg * n`, so
+settings of one do not carry over to the other.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
-from cfnade.scale.session import spark_session
+from cfnade.scale.cluster import spark_session
 from cfnade.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -33,26 +32,26 @@ if TYPE_CHECKING:
 
 NAME = "imf-spark"
 
-_MOST_BYTES = 64 << 20  # of the users' normal equations that are solved at once
+_MOST_BYTES = 64 << 20  # of normal equations to solve at once
 
 
 class IMFSpark:
     """Scores `x_u . y_i` with item factors from Spark MLlib.
 
-    A user's factors are solved for exactly, given the items', as Spark does in its last half
-    step: known and new users are treated alike, and scoring needs no Spark.
+    A user's factors are the exact solution given the items', as in Spark's last half step: known
+    and new users are treated alike, and scoring needs no Spark.
 
     Args:
         factors: Length of the factors; 256 in the paper.
         alpha: Rate of confidence.
         regularization: Spark's `regParam`, scaled by the number of likes; above 0.
         iterations: Alternations between items and users.
-        relative_rating: A fitted one to use as it is; None fits one on the training counts.
+        relative_rating: A fitted one; None fits one on the training counts.
         random_state: Seed of the first factors.
-        session: Gives the Spark session to run on; None that of `spark_session()`.
+        session: Returns the Spark session; `spark_session` by default.
 
     Attributes:
-        relative_rating_: The one in use.
+        relative_rating_: The fitted one.
         item_factors_: (n_items, factors); 0 for items without a like.
     """
 
@@ -87,7 +86,7 @@ class IMFSpark:
             Itself.
 
         Raises:
-            ConfigError: If a setting has no meaning, or Spark does not start.
+            ConfigError: If a setting is invalid, or Spark does not start.
             MissingExtraError: If pyspark is not installed.
             TrainingError: If the factors are not finite.
         """
@@ -106,7 +105,7 @@ class IMFSpark:
         return self
 
     def _als(self, session: SparkSession, ratings: csr_array) -> Any:
-        """Spark's own fitted model."""
+        """Spark's fitted model."""
         import pyarrow as pa
         from pyspark.ml.recommendation import ALS
 
@@ -134,7 +133,7 @@ class IMFSpark:
         return np.asarray(users @ self.item_factors_.T)
 
     def user_factors(self, ratings: csr_array) -> NDArray[np.float32]:
-        """Factors of users, given those of the items: the exact solution of Spark's half step.
+        """Factors of users given those of the items: the exact solution of Spark's half step.
 
         `(Y'Y + Y' (C - 1) Y + reg n_u I) x_u = Y' C 1`, sums over the user's likes.
 

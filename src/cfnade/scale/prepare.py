@@ -1,6 +1,6 @@
-"""Preparation on Spark: events or counts become the Parquet shards that training reads.
+"""Preparation on Spark: events or counts become Parquet shards for training.
 
-Nothing that grows with the users or the pairs is ever on the driver; what grows with the items is.
+The driver holds tables of items, but never of users or pairs.
 """
 
 from __future__ import annotations
@@ -12,40 +12,33 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cfnade.checks import check_number
+from cfnade.checks import check_share
 from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import ConfigError, DataError
-from cfnade.scale.folders import for_spark, own_folder
-from cfnade.scale.prepared import (
-    DISTRIBUTIONS,
-    FORMAT,
-    ITEMS,
-    PARTS,
-    SUMMARY,
-    USERS,
-    parquet,
-)
-from cfnade.scale.source import Columns, check_frame, run_query, with_floors
-from cfnade.scale.sql import (
+from cfnade.scale.cluster import for_spark, own_folder
+from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, PARTS, SUMMARY, USERS, parquet
+from cfnade.scale.source import (
     KNOWN,
     NEVER,
     TEST,
     VALIDATION,
+    Columns,
+    check_frame,
     distributions_query,
     hash_threshold,
+    run_query,
     split_query,
+    with_floors,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BROADCAST_UP_TO = 500_000
-"""Rows of the count distributions up to which every executor gets all of them, some 100 bytes each,
-and the driver once; counts that hardly ever repeat, such as seconds, have more, and are joined by
-an exchange."""
+"""Broadcast count distributions of at most this many rows, about 100 bytes each."""
 
 ROW_GROUP_BYTES = 4 << 20
-"""Of a shard: training holds one row group of each shard in memory."""
+"""Training holds one row group of each shard in memory."""
 
 _STAGE = ".pairs"
 
@@ -54,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """How data are prepared."""
+    """Settings of the preparation."""
 
     min_user_items: int = 0
     """Drop users with fewer items."""
@@ -63,24 +56,22 @@ class PrepareConfig:
     """Drop items with fewer users."""
 
     test_share: float = 0.0
-    """Share of each user's items held out for a test."""
+    """Share of each user's items to hold out for a test."""
 
     validation_share: float = 0.1
-    """Share of the items held out for early stopping, of the users chosen for it."""
+    """Share of the items of validation users to hold out for early stopping."""
 
     validation_users: int = 10_000
-    """How many are chosen, about."""
+    """Number of validation users, about."""
 
     seed: int = 0
     """Of the split."""
 
     shards: int = 16
-    """Files of users: at least one for each process that will train, some more for Spark."""
+    """Files of users: at least one per training process."""
 
     def __post_init__(self) -> None:
-        for name in ("test_share", "validation_share"):
-            if not 0 <= check_number(name, getattr(self, name)) < 1:
-                raise ConfigError(f"{name} must be at least 0 and below 1")
+        check_share(test_share=self.test_share, validation_share=self.validation_share)
         if self.shards < 1 or self.validation_users < 1:
             raise ConfigError("shards and validation_users must be at least 1")
 
@@ -96,18 +87,18 @@ def prepare(
     """Prepare data on Spark.
 
     Args:
-        frame: From any source of Spark: one row an event, or a count for each pair.
-        out: Folder that the driver and all executors see; a prepared one in its place is replaced.
-        config: How.
+        frame: From any source of Spark: one row per event, or rows with counts.
+        out: Folder that the driver and all executors see; replaces a prepared one.
+        config: Settings.
         columns: Which columns hold what; those not named are recognised.
-        from_text: Whether all values were written as text, as in a CSV.
+        from_text: Whether all values are text, as in a CSV.
 
     Returns:
-        What `prepared.json` tells: sizes, checksum, settings.
+        The content of `prepared.json`: sizes, checksum, settings.
 
     Raises:
-        DataError: If the data cannot be used, or the folder is in the way.
-        ConfigError: If a setting has no meaning.
+        DataError: If the data cannot be used, or the folder holds something else.
+        ConfigError: If a setting is invalid.
     """
     from pyspark.sql import functions as F
 
@@ -126,7 +117,7 @@ def prepare(
             seed=config.seed,
         ),
     )
-    split = _written(split, out / _STAGE)  # read more than once below
+    split = _written(split, out / _STAGE)  # read several times below
     pairs.unpersist()
     facts = _facts(split)
     if facts["n_pairs"] == 0:
@@ -135,7 +126,7 @@ def prepare(
         share = getattr(config, f"{part}_share")
         if share > 0 and facts[f"n_{part}_pairs"] == 0:
             logger.warning(
-                "nothing is held out for %s: no user who was chosen has %d items or more",
+                "nothing is held out for %s: no chosen user has %d items or more",
                 part,
                 MIN_ITEMS,
             )
@@ -170,23 +161,23 @@ def prepare(
 
 
 def _make_room(out: Path) -> None:
-    """See that the folder is free, or holds what an earlier preparation wrote, and empty it."""
+    """Empty the folder if an earlier preparation wrote it; refuse any other."""
     ours = {SUMMARY, ITEMS, DISTRIBUTIONS, USERS, _STAGE}
-    strangers = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
-    if strangers or (out.exists() and not out.is_dir()):
+    others = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
+    if others or (out.exists() and not out.is_dir()):
         raise DataError(f"{out} exists and is not a prepared folder; choose another place")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
 
 
 def _written(frame: DataFrame, folder: Path) -> DataFrame:
-    """Write a frame, and give what was written."""
+    """Write a frame, and read it again."""
     frame.write.parquet(for_spark(folder), compression="zstd")
     return frame.sparkSession.read.parquet(for_spark(folder))
 
 
 def _facts(split: DataFrame) -> dict[str, Any]:
-    """Sizes of the parts, and a checksum that no order of the rows changes."""
+    """Sizes of the parts, and a checksum independent of the order of rows."""
     from pyspark.sql import functions as F
 
     def n_of(*parts: int) -> Column:
@@ -204,20 +195,20 @@ def _facts(split: DataFrame) -> dict[str, Any]:
 
 
 def _with_ratings(coded: DataFrame, distributions: DataFrame) -> DataFrame:
-    """Give each pair its relative rating; those of the held-out parts are not needed, and null.
+    """Add relative ratings to the pairs; null where not needed, in the held-out parts.
 
-    Neither join sends the watchers of one item to one task, however many they are.
+    Neither join sends all watchers of an item to one task.
     """
     from pyspark.sql import functions as F
 
     table = distributions.select("code", "n", "rating")
-    if _n_rows_of(distributions) <= BROADCAST_UP_TO:
+    if distributions.count() <= BROADCAST_UP_TO:  # read from the footers of the files
         table = F.broadcast(table)
     return coded.where(F.col("part") != NEVER).join(table, ["code", "n"], "left")
 
 
 def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
-    """One row a user, in so many files, in the order of a hash of their ids."""
+    """Write one row per user, in `shards` files, ordered by a hash of the ids."""
     from pyspark.sql import functions as F
 
     def listed(part: int, *columns: str) -> Column:
@@ -254,9 +245,5 @@ def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
 
 
 def _n_rows(folder: Path) -> int:
-    """By the footers of the files."""
+    """From the footers of the files."""
     return sum(parquet().read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-
-
-def _n_rows_of(written: DataFrame) -> int:
-    return written.count()  # of Parquet: read from the footers as well

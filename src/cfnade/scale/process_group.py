@@ -1,8 +1,8 @@
-"""Sums over the processes of a training, by torch.distributed: what an update touched, no more.
+"""Sums over training processes with torch.distributed: only what an update touched is sent.
 
-A plain data-parallel wrapper would send the gradient of every weight. All processes draw the same
-split here, so they know which rows of V have one: a run of them, which is summed where it lies. Of
-W and A it is the rows that somebody's context has.
+A plain data-parallel wrapper would send the gradient of every weight. Here all processes draw the
+same split, so they know which rows of V have a gradient: a run, which is summed in place. Of W and
+A, these are the rows in anyone's context.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from torch.distributed.rendezvous import rendezvous
 from cfnade.errors import TrainingError
 from cfnade.model.exchange import Alone, Exchange
 
-_SMALL = 1 << 16  # bytes: what is below travels together, as each message costs its time
+_SMALL = 1 << 16  # bytes: smaller tensors are sent in one message
 
 
 class Together:
-    """Sums over all processes; counts the bytes that this one hands over.
+    """Sums over all processes, and counts the bytes that this one sends.
 
     Args:
-        device: Where tensors are summed: nccl does so on a GPU only, and they are brought there.
-        n_earlier_starts: Of the same job, as far as the first process knows.
+        device: Where to sum tensors; nccl needs a GPU.
+        n_earlier_starts: Of the same job; known to the first process.
     """
 
     def __init__(self, device: torch.device | None = None, n_earlier_starts: int = 0) -> None:
@@ -60,7 +60,7 @@ class Together:
     def add_up_rows(
         self, rows: Tensor, values: Sequence[Tensor], n_rows: int
     ) -> tuple[Tensor, list[Tensor]]:
-        """Sum arrays of which each process has some rows; only rows that anyone has travel."""
+        """Sum arrays of which each process has some rows; send only rows that anyone has."""
         has_row = torch.zeros(n_rows, dtype=torch.uint8)
         has_row[rows] = 1
         self._reduce(has_row, dist.ReduceOp.MAX)
@@ -73,75 +73,71 @@ class Together:
         return any_rows, list(total)
 
     def check_same(self, numbers: Sequence[int], what: str) -> None:
-        """Make sure that all processes have the numbers of the first."""
+        """Raise `TrainingError` unless all processes have the numbers of the first."""
         expected = from_first(self, numbers)
         n_others = torch.tensor([float(expected != list(numbers))], dtype=torch.float64)
         self.add_up([n_others])
         if n_others.item() > 0:
             raise TrainingError(
                 f"{n_others.item():.0f} of {n_processes()} processes found something else in "
-                f"{what} than the first one; put it where all machines see the same files"
+                f"{what} than the first; put it where all machines see the same files"
             )
 
     def _reduce(self, tensor: Tensor, operation: dist.ReduceOp.RedOpType) -> None:
         self.n_bytes += tensor.nbytes
-        with _told():
-            there = tensor.to(self.device)  # itself, if it is there
+        with _lost_process():
+            there = tensor.to(self.device)  # itself if it is there already
             dist.all_reduce(there, operation)
             if there is not tensor:
                 tensor.copy_(there)
 
 
 def from_first(exchange: Exchange, numbers: Sequence[int]) -> list[int]:
-    """What the first process says, in all of them; whole numbers of up to 53 bits."""
+    """The numbers of the first process, in all of them; whole, of at most 53 bits."""
     own = numbers if exchange.is_first else [0] * len(numbers)
-    told = torch.tensor(own, dtype=torch.float64)
-    exchange.add_up([told])
-    return [int(number) for number in told.tolist()]
+    received = torch.tensor(own, dtype=torch.float64)
+    exchange.add_up([received])
+    return [int(number) for number in received.tolist()]
 
 
 def is_started_again(exchange: Exchange) -> bool:
-    """Whether the job ran before and was started again by `torchrun`; the same in all processes.
+    """Whether `torchrun` restarted the job; the same in all processes.
 
-    With several machines `torchrun` counts restarts on each one alone, and only where a process
-    failed: so all are asked, and the first one knows how often they met.
+    `torchrun` counts restarts only on the machine where a process failed: so all are asked, and the
+    first process knows the number of earlier starts.
     """
-    here = n_restarts() > 0 or (isinstance(exchange, Together) and exchange.n_earlier_starts > 0)
-    told = torch.tensor([float(here)], dtype=torch.float64)
-    exchange.add_up([told])
-    return told.item() > 0
+    n_restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    here = n_restarts > 0 or (isinstance(exchange, Together) and exchange.n_earlier_starts > 0)
+    n_again = torch.tensor([float(here)], dtype=torch.float64)
+    exchange.add_up([n_again])
+    return n_again.item() > 0
 
 
 def weighted_mean(exchange: Exchange, value: float, weight: float) -> float:
-    """The mean of a value over the processes, each with its weight."""
+    """The weighted mean of a value over the processes."""
     sums = torch.tensor([value * weight, weight], dtype=torch.float64)
     exchange.add_up([sums])
     return float(sums[0] / sums[1])
 
 
 def n_processes() -> int:
-    """How many processes `torchrun` has started together; 1 without it."""
+    """Number of processes that `torchrun` started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def process_number() -> int:
-    """Number of this process among them, from 0."""
+    """Number of this process, from 0."""
     return int(os.environ.get("RANK", "0"))
-
-
-def n_restarts() -> int:
-    """How often `torchrun` has started the processes again after one failed on this machine."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 @contextmanager
 def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
     """Join the other processes that `torchrun` started; alone without it.
 
-    Training computes on the CPU, and the processes talk by gloo; by nccl if each has a GPU.
+    Training runs on the CPU; sums go over gloo, or over nccl if each process has a GPU.
 
     Args:
-        timeout: Seconds to wait for another process before giving up.
+        timeout: Seconds to wait for another process.
 
     Raises:
         TrainingError: If the others cannot be reached, or one of them is gone.
@@ -149,7 +145,7 @@ def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
     if n_processes() == 1:
         yield Alone()
         return
-    with _told():
+    with _lost_process():
         together = _join(timeout)
     try:
         yield together
@@ -158,10 +154,10 @@ def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
 
 
 def _join(timeout: float) -> Together:
-    """Meet the others where `torchrun` says.
+    """Meet the others at the store of `torchrun`.
 
-    The place is the same after a restart, and holds the addresses of processes that are gone: so
-    each start has names of its own there.
+    After a restart the store is the same and holds addresses of dead processes, so each start uses
+    its own names there.
     """
     limit = datetime.timedelta(seconds=timeout)
     store, rank, n = next(rendezvous("env://", timeout=limit))
@@ -176,20 +172,19 @@ def _join(timeout: float) -> Together:
 
 
 def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
-    """A name that the processes of one start agree on, and that no earlier start had.
+    """A name that the processes of one start agree on, and no earlier start had.
 
-    No number that `torchrun` gives is the same on all machines after a restart. So the first
-    process makes one up, and answers everyone who asks; what is left of earlier starts is answered
-    as well, and heard by nobody.
+    No number of `torchrun` is the same on all machines after a restart. So the first process makes
+    up a name and answers everyone who asks, even processes of earlier starts, which are gone.
 
     Args:
         store: Where they meet; it outlives them.
         rank: Number of this process.
-        n: How many there are.
+        n: Number of processes.
         timeout: Seconds to wait for the others.
 
     Raises:
-        RuntimeError: If somebody does not come.
+        RuntimeError: If a process does not come.
     """
     own = uuid.uuid4().hex
     if rank > 0:
@@ -210,7 +205,7 @@ def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
 
 
 def _own_gpu() -> torch.device | None:
-    """The GPU of this process; None if there are fewer than processes on this machine."""
+    """The GPU of this process; None if this machine has fewer GPUs than processes."""
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if not (torch.cuda.is_available() and dist.is_nccl_available()):
         return None
@@ -220,13 +215,13 @@ def _own_gpu() -> torch.device | None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say what it means if talking to the others fails."""
+def _lost_process() -> Iterator[None]:
+    """Explain errors of the communication."""
     try:
         yield
     except RuntimeError as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TrainingError(
-            f"process {process_number()} of {n_processes()} lost another one ({reason:.300}); see "
-            "why that one ended, and go on from the checkpoint with the same command and --resume"
+            f"process {process_number()} of {n_processes()} lost another one ({reason:.300}); find "
+            "out why it ended, and continue with the same command and --resume"
         ) from error

@@ -1,6 +1,6 @@
 """Training on the shards of a prepared folder, in one process or in several that share them.
 
-`torchrun` starts the processes, or Spark's `TorchDistributor` does; each calls `train_prepared`.
+`torchrun` starts the processes, or Spark does (`train_on_spark`); each calls `train_prepared`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cfnade.errors import ConfigError, MissingExtraError
+from scipy.sparse import vstack
+
+from cfnade.data.interactions import as_count_matrix
+from cfnade.errors import ConfigError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.pipeline import Callbacks, plain_settings, settings_of
 from cfnade.metrics.evaluate import mean_percentage_ranking
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.exchange import Exchange
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
-from cfnade.scale.folders import own_folder
+from cfnade.scale.cluster import own_folder, reason_of
 from cfnade.scale.prepared import Prepared
 from cfnade.storage.folder import Artifact, check_place, save_artifact
 from cfnade.threads import available_threads, limited_threads
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from cfnade.model.training import Epoch, Validate
 
 logger = logging.getLogger(__name__)
 
+_READOUT = ("direct_gain", "direct_neighbours", "direct_l2", "factor_alpha", "factor_gain")
+_REFUSED = {
+    "relative_rating": "it is part of the prepared folder",
+    "validation_share": "use `scale prepare --validation-share`",
+    "validation_users": "use `scale prepare --validation-users`",
+    "validation_by": "the folder is split by pairs",
+    "refit": "the held-out parts are not trained on",
+    "memory_limit": "only one row group per shard is in memory",
+    "choose_by": "epochs are chosen by MPR",
+    "n_networks": "one network is trained",
+    "start_from_factors": "factors need all users in memory",
+    **dict.fromkeys((*_READOUT, "popularity_tilt"), "there is no readout"),
+}
+"""Settings that cannot be changed here, and why."""
+
+_HARMLESS = {"refit": False, "n_networks": 1, "start_from_factors": False, "popularity_tilt": 0.0}
+"""Values of these that change nothing."""
+
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What came of a training; the same in every process."""
+    """The result of a training, the same in every process."""
 
     best_epoch: int
     """Epochs that the network was trained for."""
@@ -46,13 +69,13 @@ class TrainedModel:
     """Of the network on the test part, in percent; None without one."""
 
     resumed_after: int
-    """Epochs that were done before, by the checkpoint; 0 if it began anew."""
+    """Epochs of the checkpoint; 0 if the run did not resume."""
 
     bytes_per_update: float
-    """Handed over to the other processes by each one, on average, in this run; 0 alone."""
+    """Mean number of bytes that each process sent per update in this run; 0 alone."""
 
     seconds: float
-    """Of all epochs, resumed ones included."""
+    """Of all epochs, including those before a resume."""
 
 
 def train_prepared(
@@ -63,26 +86,23 @@ def train_prepared(
     resume: bool = False,
     callbacks: Callbacks | None = None,
 ) -> TrainedModel:
-    """Train on a prepared folder and save the model; to be called by all processes alike.
+    """Train on a prepared folder and save the model; all processes call this alike.
 
-    The network, its objective and the settings are those of `ImplicitCFNADE.fit`. There is no
-    readout: the direct item-item path needs all users at once. While it trains, the first process
-    keeps a checkpoint beside the model (OUT.checkpoint), which all must see in order to resume.
+    Network, objective and settings are those of `ImplicitCFNADE.fit`. There is no readout: the
+    direct path needs all users at once. The first process keeps a checkpoint beside the model
+    (OUT.checkpoint), which all processes must see in order to resume.
 
     Args:
-        folder: What `prepare` wrote, where every process can read it.
+        folder: A prepared folder that every process can read.
         out: Folder to save the model in.
         settings: Keywords of `ImplicitCFNADE`.
-        resume: Go on from the checkpoint. Processes that `torchrun` has restarted do so anyway.
-        callbacks: For progress; called in the first process.
-
-    Returns:
-        How it went.
+        resume: Continue from the checkpoint. Processes restarted by `torchrun` always do.
+        callbacks: For progress, in the first process.
 
     Raises:
-        ConfigError: If a setting has no meaning here.
+        ConfigError: If a setting is invalid here.
         DataError: If the folder cannot be used.
-        TrainingError: If the loss is no longer finite, or another process is gone.
+        TrainingError: If the loss is not finite, or another process is lost.
         MissingExtraError: If torch or pyarrow is not installed.
     """
     try:
@@ -95,12 +115,12 @@ def train_prepared(
     check_place(out)
     checkpoint = out.with_name(out.name + ".checkpoint")
     estimator = ImplicitCFNADE().set_params(**(settings or {}))
-    told = plain_settings({**estimator.get_params(), "seed": estimator.random_state})
-    _check(told)
-    model = ModelConfig(n_items=prepared.n_items, **settings_of(ModelConfig, told))
-    training = TrainingConfig(**settings_of(TrainingConfig, told))
+    _check(estimator.get_params())
+    chosen = plain_settings({**estimator.get_params(), "seed": estimator.random_state})
+    model = ModelConfig(n_items=prepared.n_items, **settings_of(ModelConfig, chosen))
+    training = TrainingConfig(**settings_of(TrainingConfig, chosen))
     callbacks = callbacks or Callbacks()
-    with limited_threads(told["n_threads"] or _threads_here()), processes.joined() as exchange:
+    with limited_threads(chosen["n_threads"] or _threads_here()), processes.joined() as exchange:
         rows = ShardedRows(
             prepared,
             model.alpha,
@@ -109,9 +129,9 @@ def train_prepared(
         )
         is_again = processes.is_started_again(exchange)
         wanted = resume or (is_again and checkpoint.exists())
-        resume = bool(processes.from_first(exchange, [wanted])[0])  # all do what the first does
+        resume = bool(processes.from_first(exchange, [wanted])[0])  # all follow the first
         if not resume and exchange.is_first:
-            shutil.rmtree(checkpoint, ignore_errors=True)  # of a run that is given up
+            shutil.rmtree(checkpoint, ignore_errors=True)  # of an abandoned run
         progress = _Progress(callbacks if exchange.is_first else Callbacks())
         n_bytes = getattr(exchange, "n_bytes", 0)
         trained = train(
@@ -140,81 +160,103 @@ def train_prepared(
     return outcome
 
 
+def train_on_spark(
+    session: SparkSession,
+    folder: str | Path,
+    out: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    n_processes: int,
+    resume: bool = False,
+) -> TrainedModel:
+    """Run `train_prepared` in tasks of a Spark cluster, with Spark's `TorchDistributor`.
+
+    Args:
+        session: A session with at least `n_processes` free cores: all tasks start together.
+        folder: A prepared folder that every executor can read.
+        out: Folder to save the model in; every executor can write it.
+        settings: Keywords of `ImplicitCFNADE`.
+        n_processes: Number of tasks.
+        resume: Continue from the checkpoint.
+
+    Raises:
+        ConfigError, DataError, TrainingError: As for `train_prepared`.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.ml.torch.distributor import TorchDistributor
+
+    prepared = Prepared.open(folder)  # raises here rather than in a task
+    if n_processes < 1:
+        raise ConfigError(f"n_processes must be at least 1, got {n_processes}")
+    distributor = TorchDistributor(num_processes=n_processes, local_mode=False, use_gpu=False)
+    try:
+        outcome = distributor.run(
+            train_prepared,
+            str(prepared.folder),
+            str(own_folder(out)),
+            dict(settings or {}),
+            resume=resume,
+        )
+    except (PySparkException, Py4JError, RuntimeError) as error:
+        raise TrainingError(
+            f"training on Spark failed ({reason_of(error)}); see the executors' logs, and "
+            "continue from the checkpoint with resume"
+        ) from error
+    assert isinstance(outcome, TrainedModel)
+    return outcome
+
+
 class _Progress:
-    """Counts what this run does of a training, and passes it on."""
+    """Counts the epochs and updates of this run, and passes them on."""
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self.n_epochs = self.n_updates = 0
 
     def on_epoch(self, epoch: Epoch) -> None:
-        """After each one."""
         self.n_epochs += 1
         if self._callbacks.on_epoch is not None:
             self._callbacks.on_epoch(epoch)
 
     def on_step(self, number: int, n_steps: int) -> None:
-        """After each update."""
         self.n_updates += 1
         if self._callbacks.on_step is not None:
             self._callbacks.on_step(number, n_steps)
 
 
-def _check(told: Mapping[str, Any]) -> None:
-    """Refuse settings that have no meaning on shards."""
-    if told["relative_rating"] is not None:
-        raise ConfigError("relative_rating is what was prepared; leave it out")
-    if told["refit"]:
-        raise ConfigError("refit has no meaning on a prepared folder; leave it out")
+def _check(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that cannot be changed here."""
     usual = ImplicitCFNADE().get_params()
-    for name in ("validation_share", "validation_users"):
-        if told[name] != usual[name]:
-            option = f"--{name.replace('_', '-')}"
+    for name, reason in _REFUSED.items():
+        if settings[name] not in (usual[name], _HARMLESS.get(name, usual[name])):
             raise ConfigError(
-                f"{name} is what was prepared; leave it out, and prepare with {option}"
+                f"{name} cannot be set on a prepared folder: {reason}; leave out {name}"
             )
-    if told["validation_by"] != "pairs":
-        raise ConfigError(
-            "validation_by has no meaning on a prepared folder, parted by pairs; leave it out"
-        )
-    if told["memory_limit"] is not None:
-        raise ConfigError(
-            "memory_limit has no meaning on a prepared folder, of which a row group a shard is in "
-            "memory; leave it out"
-        )
-    if told["choose_by"] is not None:
-        raise ConfigError("a prepared folder is judged by MPR; leave choose_by out")
-    if told["n_networks"] not in (None, 1):
-        raise ConfigError("one network is trained on a prepared folder; leave n_networks out")
-    if told["start_from_factors"]:
-        raise ConfigError("start_from_factors needs all users in memory; leave it out")
-    readout = ("direct_gain", "direct_neighbours", "direct_l2", "popularity_tilt")
-    for name in (*readout, "factor_alpha", "factor_gain"):
-        if told[name] is not None and (told[name] or name != "popularity_tilt"):
-            raise ConfigError(f"there is no readout on a prepared folder; leave out {name}")
 
 
 def _threads_here() -> int:
-    """Threads of one of several processes that share a machine."""
+    """Threads of one of several processes on this machine."""
     return max(1, available_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _validator(prepared: Prepared, exchange: Exchange) -> Validate | None:
-    """MPR on the validation part, of which each process judges its share; None if there is none."""
+    """MPR on the validation part; each process judges its share. None if there is no such part."""
     from cfnade.model.training import Look
     from cfnade.scale.process_group import n_processes, process_number, weighted_mean
 
-    histories, held_out = prepared.held_out("validation")
-    if held_out.nnz == 0:
-        logger.info("nothing is held out to stop early on; running all epochs")
+    pieces = list(prepared.held_out("validation"))
+    if not pieces:
+        logger.info("nothing is held out for early stopping; running all epochs")
         return None
+    histories, held_out = (vstack(part, format="csr") for part in zip(*pieces, strict=True))
     if held_out.shape[0] < n_processes():
         raise ConfigError(
             f"{held_out.shape[0]} validation users are too few for {n_processes()} processes; "
             "prepare with more --validation-users, or with --validation-share 0"
         )
     own = slice(process_number(), None, n_processes())
-    histories, held_out = histories[own], held_out[own]
+    histories, held_out = as_count_matrix(histories[own]), as_count_matrix(held_out[own])
     ratings = prepared.relative_rating
     relevance = ratings.transform(held_out)
     weight = float(relevance.sum())  # MPR is a mean over held-out pairs with these weights
@@ -230,21 +272,21 @@ def _validator(prepared: Prepared, exchange: Exchange) -> Validate | None:
 def _test_mpr(
     prepared: Prepared, shards: Iterable[Path], network: NumpyNetwork, exchange: Exchange
 ) -> float | None:
-    """MPR on the test part, by all that is not of it; each process judges its own shards."""
+    """MPR on the test part; each process judges its own shards."""
     from cfnade.scale.process_group import weighted_mean
 
     if not prepared.summary.get("n_test_pairs"):
         return None
     ratings = prepared.relative_rating
     scorer, total, weight = NetworkScorer(network, ratings), 0.0, 0.0
-    for histories, held_out in prepared.test_histories(shards):
+    for histories, held_out in prepared.held_out("test", shards):
         relevance = ratings.transform(held_out)
         own = float(relevance.sum())
         if own > 0:
             total += own * mean_percentage_ranking(scorer, histories, held_out, relevance)
             weight += own
     mpr = weighted_mean(exchange, total / weight if weight else 0.0, weight)
-    return None if math.isnan(mpr) else mpr  # only items that nobody has in training were held out
+    return None if math.isnan(mpr) else mpr  # NaN: all held-out items are new to the model
 
 
 def _save(

@@ -1,7 +1,7 @@
-"""Users for training, streamed from the shards of a prepared folder; several processes share them.
+"""Training users streamed from the shards of a prepared folder, shared by several processes.
 
-Every batch takes its share of every shard, so who is in a batch follows from the seed alone, not
-from how many processes there are: each has some of the shards, and the users of those.
+Each process has some of the shards. A batch takes its share of every shard, so its users depend on
+the seed, not on the number of processes.
 """
 
 from __future__ import annotations
@@ -26,27 +26,24 @@ from cfnade.scale.prepared import Prepared, lists_to_rows, parquet
 
 
 class ShardedRows:
-    """The part of the users that one of several processes has: `TrainingRows`.
+    """The users of one of several processes, as `TrainingRows`.
 
-    A shard's users lie in the order of a hash. An epoch goes through its row groups in random
-    order, and shuffles each; one row group of each shard is in memory.
+    An epoch reads the row groups of each shard in random order, one at a time, and shuffles each.
+
+    Args:
+        prepared: Where the shards are.
+        alpha: Rate of confidence.
+        process: Number of this process, from 0.
+        n_processes: Number of processes.
+
+    Raises:
+        ConfigError: If there are more processes than shards.
+        DataError: If the folder is incomplete.
     """
 
     def __init__(
         self, prepared: Prepared, alpha: float, *, process: int = 0, n_processes: int = 1
     ) -> None:
-        """Look at the sizes of all shards.
-
-        Args:
-            prepared: Where the shards are.
-            alpha: Rate of confidence.
-            process: Number of this process, from 0.
-            n_processes: How many there are.
-
-        Raises:
-            ConfigError: If there are more processes than shards.
-            DataError: If the folder is not whole.
-        """
         self.prepared, self.alpha = prepared, alpha
         shards = prepared.shards
         if n_processes > len(shards):
@@ -57,7 +54,7 @@ class ShardedRows:
         self.sizes = np.array([parquet().read_metadata(path).num_rows for path in shards])
         if self.sizes.sum() != prepared.summary["n_users"]:
             raise DataError(
-                f"the shards hold {self.sizes.sum():,} users, {prepared.folder} tells of "
+                f"the shards of {prepared.folder} hold {self.sizes.sum():,} users, expected "
                 f"{prepared.summary['n_users']:,}; prepare the data again"
             )
         first, end = (len(shards) * k // n_processes for k in (process, process + 1))
@@ -70,16 +67,16 @@ class ShardedRows:
 
     @property
     def n_users(self) -> int:
-        """How many there are, over all processes."""
+        """Number of users of all processes."""
         return int(self.sizes.sum())
 
     @property
     def n_watchers(self) -> NDArray[np.integer]:
-        """How many of them like each item, (n_items,)."""
+        """Number of users of each item, (n_items,)."""
         return self.prepared.relative_rating.n_watchers
 
     def start(self, network: CFNADENetwork, training: TrainingConfig) -> None:
-        """Give a network with random weights the output bias that is asked for, in place."""
+        """Set the output bias of a network with random weights, in place."""
         bias: NDArray[Any] = np.zeros(self.prepared.n_items)
         if training.bias_start == "share":
             bias = share_logit(self.n_watchers, self.n_users)
@@ -89,7 +86,7 @@ class ShardedRows:
             network.output_bias.copy_(torch.from_numpy(bias))
 
     def _liked(self) -> NDArray[np.float64]:
-        """Confidence of each item's likes, added up, (n_items,)."""
+        """Sum of the confidences of each item's likes, (n_items,)."""
         distributions = self.prepared.relative_rating
         item, count, n_with_it = distributions.entries()
         liked = n_with_it * confidence(distributions.of_pairs(item, count), self.alpha)
@@ -98,10 +95,10 @@ class ShardedRows:
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator
     ) -> Iterator[tuple[csr_array, Part]]:
-        """Every user once: each batch has the same share of each shard; see `TrainingRows`.
+        """Every user once, in batches with the same share of each shard; see `TrainingRows`.
 
         Raises:
-            ConfigError: If batches are so small that a shard would have nobody in one.
+            ConfigError: If a batch would have no user of some shard.
         """
         n_steps = training.updates_per_epoch(self.n_users)
         if self.sizes.min() < n_steps:
@@ -119,23 +116,23 @@ class ShardedRows:
     def _steps(self, lanes: list[_Lane], n_steps: int) -> Iterator[tuple[csr_array, Part]]:
         first, end = self.own[0][0], self.own[-1][0] + 1
         for step in range(n_steps):
-            # (n_shards,): by these each shard ends with the last batch, however large it is
+            # (n_shards,): every shard ends with the last batch
             n_taken = self.sizes * (step + 1) // n_steps - self.sizes * step // n_steps
             own = zip(lanes, n_taken[first:end], strict=True)
             likes = vstack([lane.take(int(n)) for lane, n in own], format="csr")
             yield csr_array(likes), Part(int(n_taken[:first].sum()), int(n_taken.sum()))
 
     def identity(self) -> list[Any]:
-        """Sizes and checksum of the prepared data, and how it is cut into shards.
+        """Sizes and checksum of the prepared data and its shards, whatever the number of processes.
 
-        The number of processes is no part of it: who is in a batch does not depend on it.
+        A run may be resumed on data of the same identity.
         """
         shards = hashlib.sha256(self.sizes.astype("<i8").tobytes()).hexdigest()[:16]
         return [self.n_users, self.prepared.n_items, self.prepared.summary["checksum"], shards]
 
 
 class _Lane:
-    """One shard's users in the random order of an epoch."""
+    """One shard's users in an epoch's random order."""
 
     def __init__(self, path: Path, rows: ShardedRows, rng: np.random.Generator) -> None:
         self._rows, self._rng = rows, rng

@@ -1,6 +1,7 @@
-"""The first step on Spark: a frame of events or counts becomes checked rows, then pairs.
+"""Rows on Spark become pairs, by the rules of `cfnade.data.ingest`; and SQL on these pairs.
 
-What `cfnade.data.ingest` does with DuckDB on one machine, with the same rules.
+DuckDB and Spark both run the queries, with the same result. They work on a table of pairs with
+the columns `user_id`, `item_id` and `n`, the count.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cfnade.data.ingest.columns import choose_columns
-from cfnade.data.ingest.read import PLAIN_INTEGER
-from cfnade.data.ingest.row_checks import EXACT_LIMIT
+from cfnade.data.ingest.read import EXACT_LIMIT, PLAIN_INTEGER
+from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import ConfigError, DataError
-from cfnade.scale.sql import pairs_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+KNOWN, VALIDATION, TEST, NEVER = 0, 1, 2, -1
+"""Parts of a split; NEVER is the part of pairs with a count of 0."""
 
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _NUMBERS = _INTEGERS | {"float", "double"}
@@ -41,43 +44,47 @@ class CheckedFrame:
     """`user_id`, `item_id` and, if rows carry counts, `number`."""
 
     total: str
-    """SQL of what a group of rows adds up to, the same in whatever order they come."""
+    """SQL of the sum over a group of rows, the same in any order."""
 
     n_rows: int
     about_n_users: int
-    """Estimated on the way; exact counting would need another pass."""
+    """An estimate: an exact number would need another pass."""
 
     def pairs(self, n_partitions: int | None = None) -> DataFrame:
-        """`user_id`, `item_id` and `n`: each pair's total.
+        """`user_id`, `item_id` and `n`, the total of each pair, partitioned by user.
 
-        Rows are brought together by user first: splitting and grouping by user then need no
-        further exchange between machines.
+        Splitting and grouping by user then need no further exchange between machines.
 
         Args:
-            n_partitions: In how many parts; None leaves it to Spark.
+            n_partitions: None leaves it to Spark.
         """
         parts: tuple[Any, ...] = ("user_id",) if n_partitions is None else (n_partitions, "user_id")
-        return run_query(self.rows.repartition(*parts), lambda t: pairs_query(t, self.total))
+        return run_query(
+            self.rows.repartition(*parts),
+            lambda rows: (
+                f"SELECT user_id, item_id, CAST({self.total} AS DOUBLE) AS n FROM {rows} "
+                "GROUP BY user_id, item_id"
+            ),
+        )
 
 
 def check_frame(
     frame: DataFrame, columns: Columns | None = None, *, from_text: bool = False
 ) -> CheckedFrame:
-    """Make sure that every row has a user, an item and a count, in one pass over the rows.
+    """Check in one pass that every row has a user, an item and a count.
 
     Args:
-        frame: One row an event, or one or more a pair with a count.
+        frame: One row per event, or rows with counts.
         columns: Which columns hold what; those not named are recognised.
-        from_text: Whether all values were written as text, as in a CSV: ids are then integers if
-            each of the column is a plain one.
+        from_text: Whether all values are text, as in a CSV: ids then become integers if every id
+            of the column is a plain integer.
 
     Raises:
         DataError: If there are no rows, a column is missing, or a row cannot be used.
     """
     from pyspark.sql import functions as F
 
-    columns = columns or Columns()
-    roles = choose_columns(frame.columns, **vars(columns))
+    roles = choose_columns(frame.columns, **vars(columns or Columns()))
     kinds = dict(frame.dtypes)
     for role in ("user", "item"):
         if kinds[roles[role]] not in _INTEGERS | {"string"}:
@@ -96,30 +103,27 @@ def check_frame(
         raise DataError("there are no rows; expected at least one")
     _refuse_bad_rows(rows, facts.asDict(), roles)
     for role in ("user", "item"):
-        is_written_plain = from_text and facts[f"plain_{role}_id"]
-        if kinds[roles[role]] != "string" or is_written_plain:
+        is_plain = from_text and facts[f"plain_{role}_id"]
+        if kinds[roles[role]] != "string" or is_plain:
             rows = rows.withColumn(f"{role}_id", F.col(f"{role}_id").cast("bigint"))
     total = "count(*)"
     if "count" in roles:
-        is_exact = facts["all_whole"] and facts["sum"] < EXACT_LIMIT
-        # Doubles are added up in ascending order, so that their order makes no difference.
-        total = (
-            "sum(number)"
-            if is_exact
-            else "aggregate(sort_array(collect_list(number)), 0D, (a, b) -> a + b)"
-        )
+        total = "sum(number)"
+        if not (facts["all_whole"] and facts["sum"] < EXACT_LIMIT):
+            # In ascending order, so that the order of the rows makes no difference.
+            total = "aggregate(sort_array(collect_list(number)), 0D, (a, b) -> a + b)"
         rows = rows.drop("given")
     return CheckedFrame(rows, total, int(facts["n_rows"]), int(facts["n_users"]))
 
 
 def _as_number(given: Column, kind: str) -> Column:
-    """What a count says; null if it is no number. Through text, a date is not taken for one."""
+    """A count as a number, else null; through text, so that a date is not taken for one."""
     is_number = kind in _NUMBERS or kind.startswith("decimal")
     return given.cast("double") if is_number else given.cast("string").try_cast("double")
 
 
 def _facts(rows: DataFrame) -> list[Column]:
-    """All that one pass has to find out."""
+    """All figures of the one pass."""
     from pyspark.sql import functions as F
 
     facts = [F.count(F.lit(1)).alias("n_rows"), F.approx_count_distinct("user_id").alias("n_users")]
@@ -148,7 +152,7 @@ def _is_bad(number: Column) -> Column:
 
 
 def _refuse_bad_rows(rows: DataFrame, facts: dict[str, int], roles: dict[str, str]) -> None:
-    """Tell how many rows cannot be used, and one of them."""
+    """Raise with the number of bad rows and one of them."""
     from pyspark.sql import functions as F
 
     for role in ("user", "item"):
@@ -168,12 +172,7 @@ def _refuse_bad_rows(rows: DataFrame, facts: dict[str, int], roles: dict[str, st
 
 
 def with_floors(pairs: DataFrame, min_user_items: int, min_item_users: int) -> DataFrame:
-    """Leave out users with few items and items with few users, until nothing changes (k-core).
-
-    Args:
-        pairs: `user_id`, `item_id`, `n`.
-        min_user_items: Distinct items that a user must have; 0 keeps all.
-        min_item_users: Distinct users that an item must have; 0 keeps all.
+    """Drop users with few items and items with few users, as `Interactions.with_floors` does.
 
     Raises:
         ConfigError: If a floor is negative.
@@ -213,10 +212,95 @@ def _at_least(pairs: DataFrame, name: str, floor: int) -> DataFrame:
 
 
 def run_query(frame: DataFrame, query: Callable[[str], str]) -> DataFrame:
-    """Run SQL that is written for a table of some name on a frame."""
+    """Run SQL, written for the name of a table, on a frame."""
     table = f"cfnade_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(table)
     try:
         return frame.sparkSession.sql(query(table))
     finally:
         frame.sparkSession.catalog.dropTempView(table)
+
+
+# Queries ----------------------------------------------------------------------------------------
+
+
+def split_query(
+    pairs: str,
+    *,
+    test_share: float,
+    validation_share: float,
+    validation_threshold: str,
+    seed: int,
+) -> str:
+    """SQL that adds a column `part` to the pairs, by the rule of `cfnade.data.splitting`.
+
+    Held-out items and validation users follow from MD5 of the seed and the ids, whatever the
+    order of rows and the engine.
+
+    Args:
+        pairs: Table of pairs.
+        test_share: Of each user's items.
+        validation_share: Of the remaining items of validation users.
+        validation_threshold: Validation users have a smaller hash, in hex; see `hash_threshold`.
+        seed: Of the split.
+    """
+    user_hash = f"md5(concat('{seed:d}|', CAST(user_id AS STRING)))"
+    pair_hash = f"md5(concat('{seed:d}|', CAST(user_id AS STRING), '|', CAST(item_id AS STRING)))"
+    is_chosen = f"{user_hash} < '{validation_threshold}'"
+    is_split = "true" if test_share > 0 else is_chosen  # the others need no order
+    n_test, n_validation = (_n_held("n_items", test_share), _n_held("n_left", validation_share))
+    return (
+        f"SELECT user_id, item_id, n, CASE WHEN n = 0 THEN {NEVER} "
+        f"WHEN place <= n_items - n_left THEN {TEST} "
+        f"WHEN is_chosen AND place <= n_items - n_left + {n_validation} THEN {VALIDATION} "
+        f"ELSE {KNOWN} END AS part "
+        f"FROM (SELECT *, n_items - {n_test} AS n_left "
+        f"FROM (SELECT *, {is_chosen} AS is_chosen, "
+        "count(*) OVER (PARTITION BY user_id, n > 0) AS n_items, "
+        "row_number() OVER (PARTITION BY user_id, n > 0 "
+        f"ORDER BY CASE WHEN {is_split} THEN {pair_hash} END, item_id) AS place "
+        f"FROM {pairs}) AS placed) AS counted"
+    )
+
+
+def hash_threshold(share: float) -> str:
+    """A hash in hex such that this share of all hashes is smaller."""
+    return "g" if share >= 1.0 else f"{int(max(share, 0.0) * 16**12):012x}"
+
+
+def _n_held(n_items: str, share: float) -> str:
+    """SQL of the number of a user's items to hold out, as in `hold_out`: half rounds to even.
+
+    The share is a double, as it is there: as a decimal, 0.145 of 100 would be a half.
+    """
+    if share == 0.0:
+        return "0"
+    exact = f"(CAST('{share!r}' AS DOUBLE) * {n_items})"
+    is_up = (
+        f"{exact} - floor({exact}) > 0.5 "
+        f"OR ({exact} - floor({exact}) = 0.5 AND floor({exact}) % 2 = 1)"
+    )
+    rounded = f"CAST(floor({exact}) AS BIGINT) + CASE WHEN {is_up} THEN 1 ELSE 0 END"
+    return (
+        f"CASE WHEN {n_items} >= {MIN_ITEMS} "
+        f"THEN least({n_items} - 1, greatest(1, {rounded})) ELSE 0 END"
+    )
+
+
+def distributions_query(pairs: str) -> str:
+    """SQL of each item's count distribution: `item_id`, `n`, `n_watchers_up_to` and `rating`.
+
+    Joined to the pairs by item and count it gives `cume_dist() OVER (PARTITION BY item_id ORDER BY
+    n)`, to the bit. Equal counts become one row before anything is sorted, so an item that
+    everybody has is not slow.
+    """
+    return (
+        "SELECT item_id, n, n_watchers_up_to, "
+        "CAST(n_watchers_up_to AS DOUBLE) / CAST(n_watchers AS DOUBLE) AS rating FROM ("
+        "SELECT item_id, n, "
+        "CAST(sum(n_with_it) OVER (PARTITION BY item_id ORDER BY n) AS BIGINT) "
+        "AS n_watchers_up_to, "
+        "CAST(sum(n_with_it) OVER (PARTITION BY item_id) AS BIGINT) AS n_watchers "
+        f"FROM (SELECT item_id, n, count(*) AS n_with_it FROM {pairs} GROUP BY item_id, n) "
+        "AS distinct_counts) AS summed"
+    )

@@ -26,7 +26,7 @@ from cfnade.data.interactions import as_count_matrix, places_among
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.files import replace_folder
-from cfnade.scale.folders import for_spark, own_folder
+from cfnade.scale.cluster import for_spark, own_folder
 from cfnade.scale.prepared import USERS, Prepared, lists_to_rows, parquet
 from cfnade.scale.source import Columns, check_frame
 from cfnade.threads import limited_threads
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PARTITIONS = 200
-"""Of users, unless told otherwise: one of them is what is done again if an executor is lost."""
+"""Default number of partitions of users; a lost executor's partitions are repeated."""
 
 
 COLUMNS = ("user_id", "item_id", "rank", "probability")
@@ -60,14 +60,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Scored:
-    """What was written."""
+    """Numbers of what was written."""
 
     n_users: int
-    """Who got any recommendation."""
+    """Users with a recommendation."""
 
     n_recommendations: int
     n_unknown_pairs: int = field(default=0)
-    """Left out: their item is not in the model."""
+    """Pairs left out: the model does not know the item."""
 
 
 def score(
@@ -83,28 +83,28 @@ def score(
     """Recommend for every user of a table.
 
     Args:
-        frame: One row an event, or a count for each pair, from any source of Spark.
+        frame: One row per event, or rows with counts, from any source of Spark.
         model: Folder of a saved model, on the driver.
         out: Folder of Parquet files with the columns `user_id`, `item_id`, `rank` (from 1) and
             `probability`; where the executors can write it.
         asked: How many items, and which.
         columns: Which columns hold what; those not named are recognised.
-        from_text: Whether all values were written as text, as in a CSV.
-        partitions: Of users, each a task.
+        from_text: Whether all values are text, as in a CSV.
+        partitions: Of users; one task each.
 
     Returns:
         How many there were.
 
     Raises:
-        DataError: If the data cannot be used, the model knows none of its items, or something else
-            is in the place.
-        ConfigError: If the place is no path.
+        DataError: If the data cannot be used, the model knows none of its items, or the folder
+            holds something else.
+        ConfigError: If the folder is not a path.
         ArtifactError: If there is no such model.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    catalogue = ImplicitCFNADE.load(model).catalogue_  # verified here, once for all
+    catalogue = ImplicitCFNADE.load(model).catalogue_  # verified here, once
     checked = check_frame(frame, columns, from_text=from_text)
     known = _as_frame(frame.sparkSession, catalogue, dict(checked.rows.dtypes)["item_id"])
     seen = Observation()
@@ -128,11 +128,11 @@ def score(
     n_unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
     if n_unknown == n_pairs:
         raise DataError(
-            f"the model knows none of the items: its own are like {catalogue.ids[0]!r}; what was "
-            f"written to {out} is for empty histories"
+            f"the model knows none of the items: its own look like {catalogue.ids[0]!r}; the "
+            f"recommendations in {out} are for empty histories"
         )
     if n_unknown:
-        logger.warning("%d of %d pairs are of items that the model lacks", n_unknown, n_pairs)
+        logger.warning("%d of %d pairs have items that the model lacks", n_unknown, n_pairs)
     return Scored(*written, n_unknown)
 
 
@@ -145,8 +145,7 @@ def score_prepared(
 ) -> Scored:
     """Recommend for every user of a prepared folder, by all of their items, held out or not.
 
-    Its users lie together already: nothing is exchanged between machines. A shard is a task, or
-    several if it is large.
+    Nothing is exchanged between machines. A shard is one task, or several if it is large.
 
     Args:
         session: Where to.
@@ -159,7 +158,7 @@ def score_prepared(
         How many there were.
 
     Raises:
-        DataError: If the folder cannot be used, or the model lacks one of its items.
+        DataError: If the folder cannot be used, or the model lacks an item.
         ArtifactError: If there is no such model.
     """
     catalogue, prepared = ImplicitCFNADE.load(model).catalogue_, Prepared.open(folder)
@@ -167,7 +166,7 @@ def score_prepared(
     if (column_of < 0).any():
         raise DataError(
             f"{np.count_nonzero(column_of < 0)} of {prepared.n_items} prepared items are not in "
-            "the model; score the table they came from, or train it again"
+            "the model; score the original table, or train the model again"
         )
     parts = ("", "validation_", "test_")
     histories = session.read.parquet(for_spark(prepared.folder / USERS)).selectExpr(
@@ -185,7 +184,7 @@ def score_prepared(
 
 @contextmanager
 def _a_task_for_each_file(session: SparkSession) -> Iterator[None]:
-    """Keep Spark from putting several small files into one task, as it does to save their cost."""
+    """Keep Spark from reading several small files in one task."""
     name, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
     before = session.conf.get(name)
     session.conf.set(name, str(session.conf.get(most)))
@@ -196,7 +195,7 @@ def _a_task_for_each_file(session: SparkSession) -> Iterator[None]:
 
 
 def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
-    """`item_id` and `code`, its column; where types differ, ids are compared as text."""
+    """`item_id` and `code`, its column; ids are text if the types differ."""
     import pyarrow as pa
 
     ids = catalogue.ids.tolist()
@@ -214,10 +213,9 @@ def _recommend(
     catalogue: Catalogue,
     column_of: NDArray[np.integer] | None = None,
 ) -> tuple[int, int]:
-    """Write recommendations; how many users and rows there were.
+    """Write recommendations; return the numbers of users and rows.
 
-    They are written beside the place and moved there at the end: a job that fails leaves what was
-    there before.
+    They are moved into place at the end, so a job that fails leaves the old ones.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -245,7 +243,7 @@ def _recommend(
 
 
 def _check_place(out: Path) -> None:
-    """Refuse to replace anything but recommendations, or what an attempt at them has left."""
+    """Refuse to replace anything but recommendations, complete or not."""
     if not out.exists():
         return
     is_ours = out.is_dir() and all(_is_part_of_ours(path) for path in out.iterdir())
@@ -257,7 +255,7 @@ def _check_place(out: Path) -> None:
 
 
 def _is_part_of_ours(path: Path) -> bool:
-    """Whether a file is one that Spark wrote with our columns, or a mark that it leaves."""
+    """Whether Spark wrote this file, with our columns or as a marker."""
     if path.suffix == ".parquet" and path.is_file():
         try:
             return tuple(parquet().read_schema(path).names) == COLUMNS
@@ -267,10 +265,9 @@ def _is_part_of_ours(path: Path) -> bool:
 
 
 def _ship(session: SparkSession, model: Path) -> str:
-    """Ship a folder to every executor that will need it; the name to find it by there.
+    """Ship a folder to the executors; return its name there.
 
-    Executors that come later ask for it as well, whatever they are to do, so it stays as long as
-    the application does.
+    Executors that start later ask for it, whatever they run, so it is never removed.
     """
     name = f"cfnade-model-{uuid.uuid4().hex}"
     packed = Path(session.sparkContext._temp_dir) / f"{name}.tar"
@@ -284,12 +281,12 @@ def _ship(session: SparkSession, model: Path) -> str:
 def _recommend_batches(
     batches: Iterable[Any], *, archive: str, asked: Asked, column_of: NDArray[np.integer] | None
 ) -> Iterator[Any]:
-    """What a task does: `user_id`, `items` and `counts` in, recommendations out, in Arrow."""
+    """One task: from `user_id`, `items` and `counts` to recommendations, in Arrow."""
     import pyarrow as pa
     from pyspark import SparkFiles
 
     model = _model(SparkFiles.get(archive))
-    with limited_threads(1):  # as many tasks run beside each other as there are cores
+    with limited_threads(1):  # one task per core
         for batch in batches:
             table = pa.Table.from_batches([batch])
             if table.num_rows == 0:
@@ -313,11 +310,11 @@ def _recommend_batches(
 
 
 def _are_numbers(catalogue: Catalogue) -> bool:
-    """Whether item ids are written as numbers, else as text."""
+    """Whether item ids are numbers, else text."""
     return catalogue.ids.dtype.kind in "iu"
 
 
 @lru_cache(maxsize=1)
 def _model(folder: str) -> ImplicitCFNADE:
-    """The model in this worker: mapped once, for all of its tasks."""
+    """The model, mapped once per worker."""
     return ImplicitCFNADE.load(folder, verify=False)

@@ -15,7 +15,7 @@ def _ids_of(nouns: str) -> tuple[str, ...]:
     return tuple(form for noun in nouns.split() for form in (f"{noun}id", noun))
 
 
-# As `_plain` writes them, best first.
+# In the form that `_plain` gives, best first.
 USER_NAMES = (
     *_ids_of("user household customer member account subscriber profile viewer listener visitor"),
     *_ids_of("client player reader person"),
@@ -32,7 +32,7 @@ COUNT_NAMES = (
     *("visits", "checkins", "clicks", "interactions", "completions", "frequency"),
     *("weight", "n"),
 )
-"""A rating, a quantity or a timestamp is no count: those have to be named by the caller."""
+"""Ratings, quantities and timestamps are not counts: the caller has to name those."""
 TIME_NAMES = ("timestamp", "time", "date", "datetime", "ts", "when", "day", "at", "createdat")
 LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "producttype")
 
@@ -45,42 +45,39 @@ def choose_columns(
     count_col: str | None,
     events: bool | None,
 ) -> dict[str, str]:
-    """Find the columns of the users, the items and, unless rows are events, the counts.
+    """Find the columns of users, items and, unless rows are events, counts.
 
     Args:
-        columns: The names that there are.
-        user_col: Named by the caller, or None to recognise one; so for the next two.
+        columns: All column names.
+        user_col: The caller's choice, or None to recognise one.
         item_col: As above.
         count_col: As above.
-        events: True if each row is one event, False if counts are needed, None to take
-            counts where there are any.
+        events: True if each row is one event, False if counts are required, None to use
+            counts if there are any.
 
     Returns:
         Column by role: "user", "item" and, if rows carry counts, "count".
 
     Raises:
-        DataError: If a column is missing, or serves two roles.
+        DataError: If a column is missing, or has two roles.
         ConfigError: If a count column is named although rows are events.
     """
     if events and count_col is not None:
         raise ConfigError(
-            "rows are either events or carry counts, and both were told: events, and the count "
-            f"column {count_col!r}; leave one of them out"
+            f"rows are either events or carry counts; drop either events or count_col={count_col!r}"
         )
     roles = {
         "user": required_column(columns, user_col, "user", USER_NAMES),
         "item": required_column(columns, item_col, "item", ITEM_NAMES),
     }
-    count = None
-    if not events:
-        count = find_column(columns, count_col, "count", COUNT_NAMES)
+    count = None if events else find_column(columns, count_col, "count", COUNT_NAMES)
     if count is None and events is False:
         raise _missing(columns, "count")
     if count is not None:
         roles["count"] = count
     check_distinct(roles)
     if count is None and events is None:
-        _tell_what_is_not_read(columns, roles)
+        _warn_of_unused_columns(columns, roles)
     logger.info(
         "users from column %r, items from %r, %s",
         roles["user"],
@@ -90,14 +87,14 @@ def choose_columns(
     return roles
 
 
-def _tell_what_is_not_read(columns: Sequence[str], roles: dict[str, str]) -> None:
-    """Warn where rows were taken for events although a column might hold counts."""
+def _warn_of_unused_columns(columns: Sequence[str], roles: dict[str, str]) -> None:
+    """Warn if rows count as events although an unused column might hold counts."""
     known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES}
     others = [c for c in columns if c not in roles.values() and _plain(c) not in known]
     if others:
         logger.warning(
-            "every row counts as one event; not read: %s (--count-col names a column of counts, "
-            "--events says that rows are events)",
+            "each row counts as one event; unused columns: %s (name a column of counts with "
+            "--count-col, or confirm with --events)",
             _listed(others),
         )
 
@@ -105,7 +102,7 @@ def _tell_what_is_not_read(columns: Sequence[str], roles: dict[str, str]) -> Non
 def required_column(
     columns: Sequence[str], given: str | None, role: str, known: Iterable[str]
 ) -> str:
-    """The column of a role, as `find_column`, which must be there."""
+    """As `find_column`, but raises `DataError` if there is none."""
     column = find_column(columns, given, role, known)
     if column is None:
         raise _missing(columns, role)
@@ -115,7 +112,7 @@ def required_column(
 def find_column(
     columns: Sequence[str], given: str | None, role: str, known: Iterable[str]
 ) -> str | None:
-    """The given column, whatever its case, or else the first that has a known name."""
+    """The given column, ignoring case if needed, or else the first with a known name."""
     if given is None:
         by_plain_name = {_plain(column): column for column in reversed(columns)}
         return next((by_plain_name[name] for name in known if name in by_plain_name), None)
@@ -130,7 +127,7 @@ def find_column(
 
 
 def check_distinct(roles: dict[str, str]) -> None:
-    """Refuse a column that would serve two roles."""
+    """Refuse a column with two roles."""
     by_column: dict[str, str] = {}
     for role, column in roles.items():
         other = by_column.setdefault(column, role)

@@ -1,4 +1,4 @@
-"""One DuckDB connection per job: within its memory, tidy afterwards, its errors in one line."""
+"""One DuckDB connection per job: limited memory, no files left behind, errors in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cfnade.errors import ConfigError, DataError
 from cfnade.threads import available_threads
 
 if TYPE_CHECKING:
-    import duckdb  # where it is needed it is imported late: recommending does without it
+    import duckdb  # imported late elsewhere: recommending works without it
 
 T = TypeVar("T")
 
@@ -24,10 +24,10 @@ POLL_SECONDS = 0.05
 
 
 class Connection:
-    """A DuckDB connection whose queries all stop at Ctrl-C.
+    """A DuckDB connection whose queries stop at Ctrl-C.
 
-    DuckDB looks for signals only between its tasks, which may take minutes each. So a query
-    runs in a thread of its own while this one waits, ready to interrupt it.
+    DuckDB checks for signals only between tasks, which may take minutes. So each query runs in
+    a worker thread while the main thread waits, ready to interrupt it.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -35,20 +35,20 @@ class Connection:
         self._worker = ThreadPoolExecutor(max_workers=1)
 
     def execute(self, statement: str) -> Connection:
-        """Run a statement; its result is then there to be fetched."""
+        """Run a statement; fetch its result afterwards."""
         self._wait(lambda: self._connection.execute(statement))
         return self
 
     def fetchall(self) -> list[Any]:
-        """The result as tuples of Python values: for few rows."""
+        """The result as tuples of Python values, for few rows."""
         return self._wait(self._connection.fetchall)
 
     def fetchnumpy(self) -> dict[str, NDArray[Any]]:
-        """The result as one array per column: for many rows."""
+        """The result as one array per column, for many rows."""
         return self._wait(self._connection.fetchnumpy)
 
     def types(self, query: str) -> dict[str, str]:
-        """DuckDB's type of each column of a query, without computing it."""
+        """DuckDB's type of each column of a query, without running it."""
         described = self.execute(f"DESCRIBE {query}").fetchall()
         return {name: str(kind) for name, kind, *_ in described}
 
@@ -57,18 +57,18 @@ class Connection:
         self._connection.register(name, frame)
 
     def close(self) -> None:
-        """Stop what is running and close the connection."""
+        """Stop the worker and close the connection."""
         self._worker.shutdown()
         self._connection.close()
 
     def _wait(self, query: Callable[[], T]) -> T:
         future = self._worker.submit(query)
         try:
-            # In turns, since a signal need not end a wait: polars for one sees to that.
+            # Poll: some libraries, such as polars, keep a signal from ending a wait.
             while not future.done():
                 wait([future], timeout=POLL_SECONDS)
         except BaseException:
-            # In turns as well: DuckDB forgets an interrupt that comes before a query has begun.
+            # Repeat: DuckDB ignores an interrupt that arrives before the query has started.
             while not future.done():
                 self._connection.interrupt()
                 wait([future], timeout=POLL_SECONDS)
@@ -80,25 +80,25 @@ class Connection:
 def connect(
     memory_limit: str | None = None, temp_directory: str | Path | None = None
 ) -> Iterator[Connection]:
-    """Open an empty database that spills to a folder of its own, removed at the end.
+    """Open an empty database that spills to its own temporary folder.
 
     Args:
-        memory_limit: As DuckDB writes it, such as "4GB"; None for most of the machine's memory.
-        temp_directory: Where the folder is made; None for the system's place.
+        memory_limit: In DuckDB's notation, such as "4GB"; None for most of the memory.
+        temp_directory: Where to create the folder; None for the system's default.
 
     Yields:
-        The connection. Within the block, DuckDB's errors turn into those of this package.
+        The connection. Inside the block, DuckDB's errors become errors of this package.
 
     Raises:
-        ConfigError: If a setting has no meaning or the memory does not suffice.
+        ConfigError: If a setting is invalid or there is too little memory.
         DataError: If DuckDB cannot read the data.
     """
     try:
         spill = tempfile.TemporaryDirectory(prefix="cfnade-", dir=temp_directory)
     except OSError as error:
         raise ConfigError(
-            f"no temporary folder can be made in {str(temp_directory)!r}: {error.strerror}; "
-            "name a folder that exists and can be written to"
+            f"cannot create a temporary folder in {str(temp_directory)!r}: {error.strerror}; "
+            "choose an existing folder with write access"
         ) from error
     import duckdb
 
@@ -108,60 +108,60 @@ def connect(
             yield connection
         except duckdb.OutOfMemoryException as error:
             raise ConfigError(
-                f"the memory does not suffice: {one_line(error)}; raise memory_limit or name a "
+                f"out of memory: {one_line(error)}; raise memory_limit or choose a "
                 "temp_directory with more space"
             ) from error
         except duckdb.Error as error:
-            told = one_line(error)
-            if "state machine" in told:  # says nothing of what is nearly always the reason
-                told += "; are lines ended in two ways, CRLF and LF?"
+            reason = one_line(error)
+            if "state machine" in reason:  # DuckDB does not name the usual cause
+                reason += "; does the file mix CRLF and LF line ends?"
             raise DataError(
-                f"the data cannot be read: {told}; correct the file or leave it out"
+                f"the data cannot be read: {reason}; correct the file or leave it out"
             ) from error
         finally:
             connection.close()
 
 
 def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
     config: dict[str, str | bool | int | float | list[str]] = {
         "threads": available_threads(),
         "temp_directory": folder,
     }
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
-    import duckdb
-
     try:
         connection = duckdb.connect(config=config)
     except duckdb.Error as error:
         raise ConfigError(
-            f"memory_limit {memory_limit!r} has no meaning to DuckDB; write for example '4GB'"
+            f"memory_limit {memory_limit!r} is not valid in DuckDB; write for example '4GB'"
         ) from error
-    # Python objects are read as text: a type guessed from a sample breaks at a later row.
+    # Read Python objects as text: a type guessed from a sample fails at a later row.
     connection.execute("SET pandas_analyze_sample = 0")
-    # Joins run as written, the rows streaming past small tables of ids: DuckDB guesses that a CSV
-    # has few rows and would else hold the whole of it in memory.
+    # Keep the join order: rows stream past small tables of ids. DuckDB underestimates the
+    # rows of a CSV and would hold all of them in memory.
     connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
     return connection
 
 
 def one_line(error: duckdb.Error) -> str:
-    """The parts of DuckDB's message that say what is wrong and where, without its advice."""
+    """The part of DuckDB's message that says what is wrong and where, without its advice."""
     message = re.sub(r"^[\w ]+ Error: ", "", str(error))
     file = re.search(r"^ *file = (.+)$", message, re.MULTILINE)
-    told = re.split(r"\n(?:Possible |\n*LINE \d| *file = )", message)[0]
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
-    # A broken CSV: the place, the line itself (which may be long) and at the end the reason.
+    message = re.split(r"\n(?:Possible |\n*LINE \d| *file = )", message)[0]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # For a broken CSV: the place, the line (which may be long) and, last, the reason.
     kept = dict.fromkeys([*lines[:2], *lines[-1:]])
     parts = [line if len(line) <= 160 else f"{line[:160]}..." for line in kept]
     return "; ".join(parts) + (f" in {file[1]}" if file else "")
 
 
 def quote_name(name: str) -> str:
-    """A column name as SQL writes it."""
+    """A column name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_text(text: str) -> str:
-    """A text value as SQL writes it."""
+    """A text value in SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,11 +1,15 @@
-"""The first step of the pipeline: rows of any kind become `Interactions`."""
+"""The first step of the pipeline: rows of any kind become `Interactions`.
+
+Columns are chosen, every row is checked (bad ones raise an error, none is dropped silently), ids
+are numbered and the rows of each pair are added up, all in DuckDB.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +23,29 @@ from cfnade.data.ingest.columns import (
     required_column,
 )
 from cfnade.data.ingest.connection import Connection, connect, quote_name
-from cfnade.data.ingest.file_source import Files
-from cfnade.data.ingest.frame_source import frame_rows
-from cfnade.data.ingest.row_checks import check_rows, usable_columns
-from cfnade.data.ingest.scan import INTEGER_TYPES, RowSource, Scan
+from cfnade.data.ingest.frames import frame_rows
+from cfnade.data.ingest.sources import ID_ROLES, INTEGER_TYPES, Files, RowSource, Scan
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
 PLAIN_INTEGER = "0|-?[1-9][0-9]*"
-"""An integer that is written as Python would write it: `007` and `+7` are text."""
+"""An integer as Python writes it: `007` and `+7` are text."""
 
-FAITHFUL_TYPES = INTEGER_TYPES | {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "UUID", "TIMESTAMP"}
-"""What DuckDB gives to numpy without a change; a date or a huge integer would become another."""
+EXACT_LIMIT = 2.0**53
+"""Sums of whole numbers below this are exact in float64, in any order."""
+
+FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
+
+FAITHFUL_TYPES = INTEGER_TYPES | FLOAT_TYPES | {"BOOLEAN", "VARCHAR", "UUID", "TIMESTAMP"}
+"""Types that DuckDB converts to numpy unchanged, unlike dates and huge integers."""
+
+BAD_COUNTS = {
+    "missing or NaN": '"count" IS NULL OR isnan(number)',
+    "not a number": '"count" IS NOT NULL AND number IS NULL',
+    "infinite": "isinf(number)",
+    "negative": "number < 0 AND NOT isinf(number)",
+}
+"""Conditions in SQL of counts that cannot be used; a bad count meets exactly one."""
 
 
 def read_interactions(
@@ -45,39 +60,39 @@ def read_interactions(
     memory_limit: str | None = None,
     temp_directory: str | Path | None = None,
 ) -> Interactions:
-    """Read who interacted with what how often.
+    """Read who interacted with what, and how often.
 
-    Rows are events, which are counted, or carry counts, which are added up if a pair comes
-    more than once. DuckDB does this on disk where memory does not suffice; only the resulting
-    pairs are held, some 40 bytes each while reading and 12 in the end.
+    Rows are events, which are counted, or carry counts, which are added up per pair. DuckDB does
+    this on disk if memory is short; only the pairs are held in memory, about 40 bytes each while
+    reading and 12 at the end.
 
-    Ids are given back unchanged, in sorted order. In a CSV all is text: ids become integers if
-    each one of the column is a plain integer, otherwise they stay as written (`007`).
+    Ids are returned unchanged and sorted. In a CSV all values are text: ids become integers if
+    every id of the column is a plain integer, else they stay as written (`007`).
 
-    A count of zero is not an interaction: the pair is left out, but its user stays as a row,
-    perhaps an empty one, and its item as a column.
+    A count of zero is not an interaction: the pair is dropped, but its user keeps a row and its
+    item a column, which may be empty.
 
     Args:
         source: CSV (comma, semicolon, tab or bar; also .tsv and .gz) or Parquet: a file, a
             folder, a glob, or several of these. Or a pandas, polars or Arrow frame; a scipy
-            sparse matrix of counts, whose rows and columns become the ids; `Interactions`.
-        user_col: Column of the users; None recognises names such as `user_id`.
-        item_col: Column of the items; None recognises names such as `item` or `movie_id`.
-        count_col: Column of the counts; None recognises names such as `count` or `plays`.
-        events: True counts rows even where there is a count column, False insists on counts,
-            None takes counts where a column is named or recognised.
-        min_user_items: Leave out users with fewer distinct items.
-        min_item_users: Leave out items with fewer distinct users. Both floors hold in the
-            result: they are applied in turn until nothing changes.
-        memory_limit: For DuckDB, such as "4GB"; beyond it, it writes to disk.
-        temp_directory: Where it writes to; what it wrote is removed at the end.
+            sparse matrix of counts, whose row and column numbers become the ids; `Interactions`.
+        user_col: Column of users; None recognises names such as `user_id`.
+        item_col: Column of items; None recognises names such as `item` or `movie_id`.
+        count_col: Column of counts; None recognises names such as `count` or `plays`.
+        events: True counts rows even if there is a count column, False requires counts, None
+            uses counts if a column is named or recognised.
+        min_user_items: Drop users with fewer distinct items.
+        min_item_users: Drop items with fewer distinct users. Both floors are applied in turn
+            until nothing changes.
+        memory_limit: For DuckDB, such as "4GB"; beyond it, DuckDB uses the disk.
+        temp_directory: For DuckDB's temporary files, which are removed at the end.
 
     Returns:
-        The counts with their ids. The order of the rows makes no difference.
+        The counts with their ids, independent of the order of the rows.
 
     Raises:
         DataError: If the data cannot be used as they are.
-        ConfigError: If settings have no meaning, alone or together.
+        ConfigError: If settings are invalid, alone or together.
     """
     if isinstance(source, Interactions) or issparse(source):
         if (user_col, item_col, count_col, events) != (None, None, None, None):
@@ -85,9 +100,8 @@ def read_interactions(
                 f"{type(source).__name__} has no columns to choose from; leave out user_col, "
                 "item_col, count_col and events"
             )
-        interactions = (
-            source if isinstance(source, Interactions) else Interactions.from_matrix(source)
-        )
+        is_read = isinstance(source, Interactions)
+        interactions = source if is_read else Interactions.from_matrix(source)
     else:
         with connect(memory_limit, temp_directory) as connection:
             rows = open_rows(connection, source)
@@ -110,14 +124,13 @@ def read_item_names(
     """Read a readable name for each item, for `Interactions.with_item_names`.
 
     Args:
-        source: Files or a frame, as for `read_interactions`; the same source will do if it
-            has names in it.
-        item_col: Column of the item ids; None recognises names such as `item` or `movie_id`.
-        name_col: Column of the names; None recognises names such as `name` or `title`.
+        source: Files or a frame, as for `read_interactions`, perhaps the same.
+        item_col: Column of item ids; None recognises names such as `item` or `movie_id`.
+        name_col: Column of names; None recognises names such as `name` or `title`.
 
     Returns:
-        Name by item id. Items without a name are left out; of several names the first in the
-        alphabet is taken.
+        Name by item id. Items without a name are left out; of several names the first in
+        alphabetical order is taken.
 
     Raises:
         DataError: If the table or a column is missing.
@@ -129,7 +142,7 @@ def read_item_names(
         roles["name"] = required_column(others, name_col, "name", LABEL_NAMES)
         check_distinct(roles)
         scan = rows.scan(connection, roles)
-        usable = usable_columns(connection.types(scan.query))
+        usable = _usable_columns(connection.types(scan.query))
         query = f"SELECT {usable} FROM ({scan.query}) WHERE item IS NOT NULL AND name IS NOT NULL"
         ids = _number_ids(connection, scan, query, "item")
         names = connection.execute(
@@ -140,7 +153,7 @@ def read_item_names(
 
 
 def open_rows(connection: Connection, source: Any) -> RowSource:
-    """Find out what kind of source it is, and which columns it has."""
+    """Find out what kind of source it is, and its columns."""
     if isinstance(source, str | os.PathLike):
         return Files.find(connection, source)
     rows = frame_rows(source)
@@ -154,9 +167,98 @@ def open_rows(connection: Connection, source: Any) -> RowSource:
     )
 
 
+# Rows are checked -------------------------------------------------------------------------------
+
+
+class _CheckedRows(NamedTuple):
+    """Rows that can all be counted."""
+
+    query: str
+    """SQL of the columns `user`, `item` and, if rows carry counts, `number`."""
+
+    total: str
+    """SQL of the sum over a group of rows, the same in any order."""
+
+
+def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> _CheckedRows:
+    """Refuse rows without a user, an item or a finite count of at least 0."""
+    expressions = _usable_columns(connection.types(scan.query))
+    query = f"SELECT {expressions} FROM ({scan.query})"
+    bad = {role: f"{quote_name(role)} IS NULL" for role in ID_ROLES}
+    sums = "true, 0"
+    if "count" in columns:
+        bad |= BAD_COUNTS
+        sums = "bool_and(number = trunc(number)), sum(number)"
+    tallies = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in bad.values())
+    answer = connection.execute(f"SELECT count(*), {sums}, {tallies} FROM ({query})").fetchall()
+    n_rows, whole, total, *tallied = answer[0]
+    if n_rows == 0:
+        raise DataError(f"there are no rows in {scan.parts[0].label}; expected at least one")
+    n_bad = {kind: n for kind, n in zip(bad, tallied, strict=True) if n}
+
+    for role in ID_ROLES:
+        if role in n_bad:
+            place, row = _first(connection, scan, expressions, bad[role])
+            (other,) = set(ID_ROLES) - {role}
+            raise DataError(
+                f"{n_bad[role]:,} of {n_rows:,} rows have no {role} in column "
+                f"{columns[role]!r}; the first is {place} ({other} {row[other]}); "
+                "fill it in or drop these rows"
+            )
+    if n_bad:
+        place, row = _first(connection, scan, expressions, " OR ".join(BAD_COUNTS.values()))
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in n_bad.items())
+        raise DataError(
+            f"{sum(n_bad.values()):,} of {n_rows:,} counts in column {columns['count']!r} cannot "
+            f"be used ({kinds}); the first is {row['count']} in {place} (user {row['user']}, "
+            f"item {row['item']}); make it a finite number of at least 0 or drop these rows"
+        )
+    if "count" not in columns:
+        return _CheckedRows(query, "count(*)")
+    exact = whole and total < EXACT_LIMIT
+    return _CheckedRows(query, "sum(number)" if exact else "sum(number ORDER BY number)")
+
+
+def _usable_columns(types: Mapping[str, str]) -> str:
+    """SQL of the columns with NaN ids as NULL, and `number`, the value of `count`."""
+    expressions = []
+    for role, kind in types.items():
+        name = quote_name(role)
+        if role in ID_ROLES and kind in FLOAT_TYPES:
+            expressions.append(f"CASE WHEN NOT isnan({name}) THEN {name} END AS {name}")
+        else:
+            expressions.append(name)
+        if role == "count":
+            # Through text, so that dates and truth values are not taken for numbers.
+            numeric = INTEGER_TYPES | FLOAT_TYPES | {"HUGEINT", "UHUGEINT"}
+            is_numeric = kind in numeric or kind.startswith("DECIMAL")
+            given = name if is_numeric else f"CAST({name} AS VARCHAR)"
+            expressions.append(f"TRY_CAST({given} AS DOUBLE) AS number")
+    return ", ".join(expressions)
+
+
+def _first(
+    connection: Connection, scan: Scan, expressions: str, condition: str
+) -> tuple[str, dict[str, str]]:
+    """The place and the values, for messages, of the first row that meets a condition."""
+    for part in scan.parts:
+        found = connection.execute(
+            f"SELECT * FROM (SELECT row_number() OVER () AS row, {expressions} "
+            f"FROM ({part.query})) WHERE {condition} ORDER BY row LIMIT 1"
+        ).fetchall()
+        for place, *values in found:
+            roles = connection.types(f"SELECT {expressions} FROM ({part.query})")
+            shown = {role: scan.shown(role, v) for role, v in zip(roles, values, strict=True)}
+            return f"data row {place:,} of {part.label}", shown
+    raise AssertionError("a row that was counted is missing")
+
+
+# Rows become counts -----------------------------------------------------------------------------
+
+
 def _aggregate(connection: Connection, scan: Scan, columns: dict[str, str]) -> Interactions:
-    """Number the ids, add up each pair, and bring over nothing but numbers."""
-    rows = check_rows(connection, scan, columns)
+    """Number the ids, add up each pair, and fetch only numbers."""
+    rows = _check_rows(connection, scan, columns)
     user_ids = _number_ids(connection, scan, rows.query, "user")
     item_ids = _number_ids(connection, scan, rows.query, "item")
     pairs = connection.execute(
@@ -173,7 +275,7 @@ def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> ND
     """Number the distinct ids in sorted order: a table `<role>_ids` of `id` and `code`.
 
     Returns:
-        The ids by code, of the type they came with.
+        The ids by code, with their original type.
     """
     table, value = f"{role}_ids", "id"
     connection.execute(

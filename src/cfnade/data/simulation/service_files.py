@@ -1,19 +1,168 @@
-"""A simulated service on disk: shards of Parquet that ingest reads as it reads real data."""
+"""A simulated service on disk, with its limits: how well the true preferences would rank."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.simulation.oracle import limits
+from cfnade.data.ingest.connection import quote_text
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import RelativeRating
 from cfnade.data.simulation.simulate import SimulatedService, Watched
-from cfnade.errors import DataError
+from cfnade.data.splitting import MIN_ITEMS, hold_out
+from cfnade.errors import ConfigError, DataError
+
+USERS_AT_ONCE = 256
+DRAWS_PER_AFFINITY = 32
+AFFINITIES = np.linspace(-2.0, 6.0, 17, dtype=np.float32)
+"""Where expected ratings are tabulated; affinities are standard normal, watched ones near 2."""
+
+
+@dataclass(frozen=True)
+class OracleLimits:
+    """Mean percentage ranking (Eq. 15), in percent, of the best and of the simplest ranking."""
+
+    n_users_judged: int
+    """Users with something held out."""
+
+    n_held_out: int
+    """Their held-out pairs."""
+
+    oracle_mpr: float
+    """By true preference, pairs weighted by relative rating: no model is better on average."""
+
+    oracle_mpr_unweighted: float
+    """By true preference, all pairs alike."""
+
+    popularity_mpr: float
+    """By the number of watchers in the training part, weighted."""
+
+    popularity_mpr_unweighted: float
+    """By the number of watchers in the training part, all pairs alike."""
+
+
+def limits(
+    service: SimulatedService,
+    counts: CountMatrix,
+    *,
+    n_users: int = 20_000,
+    rng: int | np.random.Generator = 0,
+) -> OracleLimits:
+    """Evaluate the true preferences, and popularity, as any model is evaluated.
+
+    10 % of each user's pairs are held out, relative ratings are fitted on the rest, and the
+    candidates are the items outside the kept history. The best order for the unweighted figure is
+    by propensity; for the weighted one, by propensity times expected relative rating. Simulated
+    users are independent, so the first `n_users` are a fair sample.
+
+    Args:
+        service: The service that the counts are from.
+        counts: All counts, sparse, (n_all_users, n_items).
+        n_users: Users to evaluate, at most.
+        rng: Seed or generator.
+
+    Raises:
+        ConfigError: If `n_users` is below 1.
+        DataError: If no user has enough items to hold one out.
+    """
+    if n_users < 1:
+        raise ConfigError(f"need at least one user to judge, got {n_users}")
+    rng = np.random.default_rng(rng)
+    kept, held_out = hold_out(counts, rng=rng)
+    ratings = RelativeRating().fit(kept)
+    watchers = np.bincount(kept.indices, minlength=kept.shape[1]).astype(np.float32)  # (n_items,)
+    log_rating = np.log(_expected_ratings(service, ratings, rng))
+
+    def by_weighted_preference(users: NDArray[np.integer]) -> NDArray[np.float32]:
+        return service.preferences(users) + _interpolate(log_rating, service.affinities(users))
+
+    def by_popularity(users: NDArray[np.integer]) -> NDArray[np.float32]:
+        return np.tile(watchers, (len(users), 1))
+
+    kept, held_out = kept[:n_users], held_out[:n_users]
+    if held_out.nnz == 0:
+        raise DataError(
+            f"none of the {kept.shape[0]} users has {MIN_ITEMS} items or more, so there is nothing "
+            "to hold out; raise mean_history, or set oracle_users to 0"
+        )
+    weight = ratings.transform(held_out).data  # (n_held_out,)
+    unweighted_oracle = percentile_ranks(service.preferences, kept, held_out)
+    weighted_oracle = percentile_ranks(by_weighted_preference, kept, held_out)
+    popularity = percentile_ranks(by_popularity, kept, held_out)
+    return OracleLimits(
+        n_users_judged=int(np.count_nonzero(np.diff(held_out.indptr))),
+        n_held_out=int(held_out.nnz),
+        oracle_mpr=100 * float(np.average(weighted_oracle, weights=weight)),
+        oracle_mpr_unweighted=100 * float(unweighted_oracle.mean()),
+        popularity_mpr=100 * float(np.average(popularity, weights=weight)),
+        popularity_mpr_unweighted=100 * float(popularity.mean()),
+    )
+
+
+def percentile_ranks(
+    scores: Callable[[NDArray[np.integer]], NDArray[np.float32]],
+    kept: CountMatrix,
+    held_out: CountMatrix,
+) -> NDArray[np.float64]:
+    """Rank of each held-out pair among the user's candidates: all items that were not kept.
+
+    Args:
+        scores: From user numbers, (n,), to scores that may be overwritten, (n, n_items).
+        kept: Training histories, sparse, (n_users, n_items).
+        held_out: Pairs to rank, sparse, (n_users, n_items).
+
+    Returns:
+        0 for the best to 1 for the worst, ties at their mean, in the order of
+        `held_out.indices`, (n_held_out,).
+    """
+    n_candidates = kept.shape[1] - np.diff(kept.indptr)  # (n_users,)
+    ranks: list[float] = []
+    for first in range(0, kept.shape[0], USERS_AT_ONCE):
+        users = np.arange(first, min(first + USERS_AT_ONCE, kept.shape[0]))
+        block = scores(users)  # (n, n_items)
+        block[kept[users].nonzero()] = -np.inf  # behind every candidate
+        rows, items = held_out[users].nonzero()
+        for row, item in zip(rows, items, strict=True):
+            n_before = np.count_nonzero(block[row] > block[row, item])
+            n_tied = np.count_nonzero(block[row] == block[row, item]) - 1
+            ranks.append((n_before + n_tied / 2) / (n_candidates[first + row] - 1))
+    return np.array(ranks)
+
+
+def _expected_ratings(
+    service: SimulatedService, ratings: RelativeRating, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Mean relative rating of an item's watchers at each of `AFFINITIES`, (n_items, n_affinities).
+
+    Ratings of shows rise with affinity; movies, mostly seen once, are all rated high.
+    """
+    items = np.repeat(np.arange(service.config.n_items), DRAWS_PER_AFFINITY)
+    columns = []
+    for affinity in AFFINITIES:
+        counts = service.draw_counts(items, np.full(len(items), affinity), rng)
+        drawn = ratings.of_pairs(items, counts.astype(np.float64))
+        columns.append(drawn.reshape(-1, DRAWS_PER_AFFINITY).mean(axis=1))
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _interpolate(
+    table: NDArray[np.float32], affinities: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Each item's value at each affinity, interpolated between the tabulated ones, (n, n_items)."""
+    step = AFFINITIES[1] - AFFINITIES[0]
+    last = len(AFFINITIES) - 2  # start of the last interval
+    place = np.clip((affinities - AFFINITIES[0]) / step, 0, last + 1)
+    left = np.minimum(place.astype(np.intp), last)
+    items = np.arange(table.shape[0])
+    below, above = table[items, left], table[items, left + 1]
+    share = (place - left).astype(np.float32)
+    return np.asarray(below + share * (above - below))
 
 
 def write_service(
@@ -24,7 +173,7 @@ def write_service(
     users_per_shard: int = 65_536,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write a service and how predictable it is into a folder.
+    """Write a service and its limits into a folder.
 
     - `interactions/part-*.parquet`: user, item, count;
     - `items.parquet`: item, name, kind, episodes;
@@ -32,9 +181,9 @@ def write_service(
 
     Args:
         service: What to write.
-        folder: Where to; made if missing.
-        oracle_users: Users to measure the limits on, which takes all counts in memory, sparse.
-            With 0 there are no limits, and never more than a shard is held.
+        folder: Where to; created if missing.
+        oracle_users: Users to measure the limits on, with all counts in memory, sparse. 0 skips
+            the limits and holds at most one shard.
         users_per_shard: Rounded as the block size of `SimulatedService.blocks`.
         progress: Called with the number of users written so far.
 
@@ -42,7 +191,7 @@ def write_service(
         Sizes, the seed, and the fields of `OracleLimits` unless `oracle_users` is 0.
 
     Raises:
-        DataError: If there are such files already: old and new shards would mix.
+        DataError: If such files exist: old and new shards would mix.
     """
     folder = Path(folder)
     shards, items, summary = (folder / n for n in ("interactions", "items.parquet", "service.json"))
@@ -78,10 +227,9 @@ def write_service(
 
 
 def _write_parquet(columns: dict[str, NDArray[Any]], path: Path) -> None:
-    """Write arrays of one length as the columns of a table."""
     import duckdb
 
-    quoted = str(path).replace("'", "''")
+    place = quote_text(str(path))
     with duckdb.connect() as connection:
         connection.register("columns", columns)
-        connection.execute(f"COPY columns TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
+        connection.execute(f"COPY columns TO {place} (FORMAT parquet, COMPRESSION zstd)")

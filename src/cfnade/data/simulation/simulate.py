@@ -1,7 +1,7 @@
-"""A simulated streaming service: interactions at any scale, with the true preferences known.
+"""A simulated streaming service: interactions at any scale, with known true preferences.
 
-It stands where an event log would, before ingest. What is watched follows from tastes in a
-latent space and a long-tailed popularity; how often, from episodes and rewatching.
+It takes the place of an event log. What users watch follows from tastes in a latent space and a
+long-tailed popularity; how often, from episodes and rewatching.
 """
 
 from __future__ import annotations
@@ -9,28 +9,130 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
+from cfnade.checks import check_above_zero, check_at_least, check_share
 from cfnade.data.interactions import Interactions
-from cfnade.data.simulation.service_config import ServiceConfig
 from cfnade.errors import ConfigError
 from cfnade.threads import available_threads
 
 USERS_PER_UNIT = 256
-"""Users who share one random stream, so the data do not depend on blocks or threads. At 17,348
-items a unit needs two arrays of 18 MB, which is all that is ever dense."""
+"""Users with one random stream, so that data do not depend on blocks or threads. At 17,348 items
+a unit needs two dense arrays of 18 MB."""
 
 MAX_THREADS = 8
 """Each needs the memory of a unit."""
 
 
 @dataclass(frozen=True)
+class ServiceConfig:
+    """Settings of the service; the defaults have the scale of the paper's data.
+
+    Tastes and popularity make the service about as predictable as real ones: the MPR of
+    popularity, a tuned matrix factorisation and the true preferences is near 20, 6 and 4.
+    """
+
+    n_users: int = 444_480
+    """Users (paper: 444,480)."""
+
+    n_items: int = 17_348
+    """Movies and shows (paper: 17,348)."""
+
+    n_tastes: int = 20
+    """Dimensions of taste. More make a user harder to predict from a history."""
+
+    taste_strength: float = 2.35
+    """Weight of taste: the standard deviation of an item's log-propensity over users."""
+
+    popularity_exponent: float = 1.0
+    """How fast popularity falls with an item's rank: `(rank + head) ** -exponent`."""
+
+    popularity_head: float = 0.003
+    """Share of the catalogue that is about equally popular before that fall."""
+
+    mean_history: float = 36.0
+    """Items per user, on average."""
+
+    history_spread: float = 1.1
+    """Standard deviation of the logarithm of a history's length."""
+
+    min_history: int = 5
+    """Items of the user with the fewest."""
+
+    show_share: float = 0.25
+    """Share of the items that are shows; the others are movies."""
+
+    median_episodes: float = 20.0
+    """Episodes of the median show."""
+
+    rewatching: float = 0.4
+    """Probability that someone who fully likes an episode watches it again."""
+
+    def __post_init__(self) -> None:
+        check_at_least(0, **vars(self))
+        above_zero = ("n_users", "n_tastes", "popularity_head", "min_history")
+        check_above_zero(**{name: getattr(self, name) for name in above_zero})
+        for name in ("show_share", "popularity_head"):
+            if getattr(self, name) > 1:
+                raise ConfigError(f"{name} is a share, at most 1, got {getattr(self, name)}")
+        check_share(rewatching=self.rewatching)
+        check_at_least(2, median_episodes=self.median_episodes)
+        if not self.min_history <= self.mean_history <= self.n_items / 2:
+            raise ConfigError(
+                f"expected min_history <= mean_history <= n_items / 2, got {self.min_history}, "
+                f"{self.mean_history} and {self.n_items / 2}; choose a mean_history in between"
+            )
+
+    @classmethod
+    def sized(cls, size: str, **changes: Any) -> ServiceConfig:
+        """One of `SIZES`, with changes.
+
+        Raises:
+            ConfigError: If there is no such size, or a setting is invalid.
+        """
+        if size not in SIZES:
+            raise ConfigError(f"size {size!r} is not known; choose one of {', '.join(SIZES)}")
+        return cls(**{**SIZES[size], **changes})
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "n_users": 300,
+        "n_items": 120,
+        "n_tastes": 4,
+        "taste_strength": 3.0,
+        "popularity_exponent": 1.5,
+        "mean_history": 12.0,
+    },
+    "small": {
+        "n_users": 5_000,
+        "n_items": 1_000,
+        "n_tastes": 8,
+        "taste_strength": 2.8,
+        "popularity_exponent": 1.45,
+        "mean_history": 30.0,
+    },
+    "medium": {
+        "n_users": 60_000,
+        "n_items": 5_000,
+        "n_tastes": 12,
+        "taste_strength": 2.5,
+        "popularity_exponent": 1.1,
+    },
+    "paper": {},
+}
+"""Changes to the defaults. A history is a larger part of a small catalogue, which flattens
+popularity, and fewer users reveal less about taste: the settings compensate for both."""
+
+
+@dataclass(frozen=True)
 class ItemTable:
-    """What can be watched, one entry per item, (n_items,) each."""
+    """The items, (n_items,) each."""
 
     name: NDArray[np.object_]
     """Such as "Show 00123"."""
@@ -57,9 +159,8 @@ class SimulatedService:
     Each user has a taste, each item a place in the same space, and `preferences` is the
     log-propensity `log popularity + taste_strength * affinity`, where the affinity is the inner
     product of taste and place. A user watches items one after the other without repeats, the
-    next always in proportion to `exp(preferences)`: of two items not watched yet the preferred
-    one is the likelier, so no model can rank them better, on average, than `preferences` does
-    (`oracle` measures how well that is, for pairs weighted by their ratings as well).
+    next always in proportion to `exp(preferences)`. So no model can rank unwatched items better,
+    on average, than `preferences` does; `service_files.limits` measures how well that is.
 
     Attributes:
         config: The settings.
@@ -87,7 +188,7 @@ class SimulatedService:
         self.history_lengths = _draw_history_lengths(config, user_rng)
 
     def preferences(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The true log-propensity to watch, up to a constant per user: what an oracle ranks by.
+        """The true log-propensity to watch, up to a constant per user.
 
         Args:
             users: User numbers, (n,).
@@ -101,7 +202,7 @@ class SimulatedService:
         return preferences
 
     def affinities(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
-        """How well each item suits each user: the part of the preferences that is taste.
+        """The part of the preferences that is taste.
 
         Args:
             users: User numbers, (n,).
@@ -129,7 +230,7 @@ class SimulatedService:
         with ThreadPoolExecutor(min(available_threads(), MAX_THREADS)) as pool:
             for first in range(0, n_units, units_per_block):
                 units = range(first, min(first + units_per_block, n_units))
-                with threadpool_limits(1, "blas"):  # the threads are taken by the units
+                with threadpool_limits(1, "blas"):  # units use the threads
                     parts = list(pool.map(self._watch, units))
                 yield Watched(
                     np.concatenate([part.user for part in parts]),
@@ -138,10 +239,10 @@ class SimulatedService:
                 )
 
     def interactions(self, blocks: Iterable[Watched] | None = None) -> Interactions:
-        """All of `blocks` in memory, sparse; items that nobody watched are empty columns.
+        """All counts in memory, sparse; items that nobody watched are empty columns.
 
         Args:
-            blocks: What came out of `blocks`, whole and in order, if it was read already.
+            blocks: All blocks in order, if they are at hand; None simulates them.
 
         Returns:
             Counts with users and items numbered from 0, and the items' names.
@@ -160,15 +261,14 @@ class SimulatedService:
         affinities: NDArray[np.floating],
         rng: np.random.Generator,
     ) -> NDArray[np.int32]:
-        """How often watchers view an item: the episodes they saw, and those they saw again.
+        """How often users watch an item: the episodes they saw, and those they saw again.
 
-        Counts differ in scale from item to item; within one item, those who like it most have
-        seen most of it.
+        Scales differ between items; within one item, counts rise with affinity.
 
         Args:
-            items: What is watched, (n_pairs,).
-            affinities: Of the watcher's taste to the item, (n_pairs,).
-            rng: Where chance comes from.
+            items: Item of each pair, (n_pairs,).
+            affinities: Of user and item, (n_pairs,).
+            rng: Generator.
 
         Returns:
             At least 1, (n_pairs,).

@@ -1,7 +1,7 @@
 """pandas, polars and Arrow frames as rows for DuckDB, without importing pandas or polars.
 
-The ids of pandas and polars frames are numbered by the frame's own library: DuckDB then
-sees integers only, so ids of any Python type come back as they were, and pyarrow is not needed.
+The frame's own library numbers the ids, so DuckDB sees only integers: ids of any Python type are
+returned unchanged, and pyarrow is not needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.data.ingest.connection import Connection, quote_name
-from cfnade.data.ingest.scan import ID_ROLES, RowSource, Scan, SourcePart
+from cfnade.data.ingest.sources import ID_ROLES, RowSource, Scan, SourcePart
 from cfnade.data.interactions import as_objects
 from cfnade.errors import DataError
 
@@ -46,17 +46,17 @@ def frame_rows(frame: Any) -> RowSource | None:
 
 
 class _Library(Protocol):
-    """The little that ingest needs of a frame library."""
+    """What ingest needs of a frame library."""
 
     @property
     def columns(self) -> Sequence[str]: ...
 
     def only(self, columns: list[str]) -> _Library:
-        """These columns, computed now: a lazy frame may order its rows anew every time."""
+        """These columns, computed now: a lazy frame may reorder its rows at each read."""
         ...
 
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Each row's position in the sorted ids, -1 for a missing one, and those ids."""
+        """Each row's position among the sorted ids, -1 if missing, and those ids."""
         ...
 
     def values(self, column: str) -> NDArray[Any]:
@@ -77,10 +77,10 @@ class InMemory:
         return self.library.columns
 
     def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Number the ids and register them with the other values.
+        """Number the ids and register all values.
 
         Raises:
-            DataError: If the ids cannot be told apart by equality, such as lists.
+            DataError: If the values of an id column cannot be ids, such as lists.
         """
         library = self.library.only(list(roles.values()))
         arrays, coded_ids = {}, {}
@@ -120,10 +120,10 @@ class _Pandas:
         return self
 
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        codes, found = self._series(column).array.factorize()  # of a series, objects may change
+        codes, found = self._series(column).array.factorize()  # a series may convert objects
         ids: NDArray[Any] = found.to_numpy()
         order = _sorted_order(ids)
-        position = np.full(len(ids) + 1, -1)  # the last one is where -1 points
+        position = np.full(len(ids) + 1, -1)  # the last entry serves code -1
         position[order] = np.arange(len(ids))
         return position[codes], ids[order]
 
@@ -132,7 +132,7 @@ class _Pandas:
         return values
 
     def _series(self, column: str) -> Any:
-        # By place: names need not be text, nor unique.
+        # By position: names may be of any type, and repeat.
         return self.frame.iloc[:, self.columns.index(column)]
 
 
@@ -155,7 +155,7 @@ class _Polars:
             raise TypeError(f"they are of type {kind}")
         if kind.is_float():
             series = series.fill_nan(None)
-        if str(kind).startswith(("Categorical", "Enum")):  # sorted as text, not by first use
+        if str(kind).startswith(("Categorical", "Enum")):  # else sorted by first use
             series = series.cast(str)
         codes: NDArray[np.int64] = series.rank("dense").cast(int).fill_null(0).to_numpy() - 1
         ids = series.drop_nulls().unique().sort()
@@ -170,7 +170,7 @@ class _Polars:
 
 @dataclass(frozen=True)
 class Arrow:
-    """Rows of an Arrow table, which DuckDB reads in place."""
+    """Rows of an Arrow table; DuckDB reads them in place."""
 
     table: Any
 
@@ -189,7 +189,7 @@ class Arrow:
 
 
 def _sorted_order(ids: NDArray[Any]) -> NDArray[np.intp]:
-    """The order that sorts the ids, of which some may not be comparable with others."""
+    """The order that sorts the ids, even if some cannot be compared with others."""
     try:
         return np.argsort(ids, kind="stable")
     except TypeError:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from cfnade.data.fingerprint import fingerprint
 from cfnade.data.interactions import Interactions
+from cfnade.data.summary import fingerprint
 
 COUNTS = csr_array(np.array([[1.0, 0.0, 2.5], [0.0, 4.0, 0.0]]))
 

@@ -102,7 +102,7 @@ def test_ids_that_change_their_type_between_files_are_refused(tmp_path):
 def test_a_file_that_lacks_a_column_is_refused(tmp_path):
     write(tmp_path / "a.csv", "user,item\n1,a\n")
     write(tmp_path / "b.csv", "user,thing\n1,a\n")
-    with pytest.raises(DataError, match=r"b.csv' has no column 'item' .* are 'user', 'thing'"):
+    with pytest.raises(DataError, match=r"b.csv' has no column 'item', .* are 'user', 'thing'"):
         read_interactions(tmp_path)
 
 
@@ -115,7 +115,7 @@ def test_what_is_missing_is_said(tmp_path):
         read_interactions(f"{tmp_path}/*.csv")
     with pytest.raises(DataError, match=r"folder '.*empty' has no data files; expected .csv, "):
         read_interactions(tmp_path / "empty")
-    with pytest.raises(DataError, match=r"notes.txt' is of no known format; expected one of .csv"):
+    with pytest.raises(DataError, match=r"notes.txt' has an unknown format; expected one of .csv"):
         read_interactions(tmp_path / "notes.txt")
     with pytest.raises(DataError, match="list of files is empty"):
         read_interactions([])
@@ -126,7 +126,7 @@ def test_what_is_missing_is_said(tmp_path):
 def test_lines_that_end_in_two_ways_are_named_as_the_reason(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"user,item,count\r\n1,a,2\n2,b,3\n")
-    with pytest.raises(DataError, match=r"two ways, CRLF and LF.*correct the file"):
+    with pytest.raises(DataError, match=r"mix CRLF and LF.*correct the file"):
         read_interactions(path)
 
 

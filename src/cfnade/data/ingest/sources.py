@@ -1,4 +1,7 @@
-"""CSV and Parquet files, folders and globs of them, as rows for DuckDB."""
+"""Where rows come from: files and frames both become a `Scan` that DuckDB reads.
+
+This module holds that interface, and CSV and Parquet files, folders and globs of them.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,27 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cfnade.data.ingest.connection import Connection, quote_name, quote_text
-from cfnade.data.ingest.scan import ID_ROLES, INTEGER_TYPES, Scan, SourcePart
 from cfnade.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]
+
+ID_ROLES = ("user", "item")
+"""Roles whose values must be returned unchanged."""
+
+INTEGER_TYPES = frozenset(
+    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+)
+"""DuckDB's integers that numpy has too."""
 
 FORMATS = {
     (".csv",): "csv",
@@ -30,7 +43,55 @@ FORMATS = {
 }
 ACCEPTED = ", ".join("".join(suffixes) for suffixes in FORMATS)
 DELIMITERS = ",;\t|"
-HEADER_LIMIT = 1 << 20  # characters; a file without line ends is no CSV
+HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
+
+
+class SourcePart(NamedTuple):
+    """Rows of one file or frame, in their order."""
+
+    label: str
+    """For messages: a path, or "the pandas frame"."""
+
+    query: str
+    """SQL of its rows, one column per role."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The wanted columns of all rows in SQL, each column named by its role."""
+
+    query: str
+    """SQL of all rows."""
+
+    parts: Sequence[SourcePart]
+    """The same rows in parts, to locate one of them."""
+
+    from_text: bool = False
+    """Whether all values were text, as in a CSV."""
+
+    coded_ids: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """The sorted ids of each role whose values are positions among them."""
+
+    def shown(self, role: str, value: Any) -> str:
+        """A value for a message."""
+        if value is None:
+            return "none"
+        if role in self.coded_ids:
+            value = self.coded_ids[role][value]
+        return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+class RowSource(Protocol):
+    """Rows with named columns that DuckDB can scan, more than once."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of all columns."""
+        ...
+
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
+        """Make the columns of these roles (column by role) readable on this connection."""
+        ...
 
 
 class _Layout(NamedTuple):
@@ -50,7 +111,7 @@ class _Layout(NamedTuple):
         listed = ", ".join(quote_text(glob.escape(str(path))) for path in paths)
         if not self.delimiter:
             return f"read_parquet([{listed}], hive_partitioning=false)"
-        # Everything is told and every value stays text, so that nothing is guessed from a sample.
+        # No detection, and every value stays text: DuckDB must not guess from a sample.
         columns = ", ".join(f"{quote_text(name)}: 'VARCHAR'" for name, _ in self.columns)
         return (
             f"read_csv([{listed}], auto_detect=false, header=true, quote='\"', escape='\"', "
@@ -64,20 +125,20 @@ class Files:
     """Rows of one or more files of the same format."""
 
     layouts: Mapping[Path, _Layout]
-    """In sorted order of their paths."""
+    """Sorted by path."""
 
     @classmethod
     def find(cls, connection: Connection, source: PathLike | Iterable[PathLike]) -> Files:
-        """Look up files and their columns; the rows are not read yet.
+        """Find files and their columns, without reading rows.
 
         Args:
             connection: To look into Parquet files.
-            source: A file, a folder (searched through, apart from names that begin with a dot or
-                an underscore), a glob, or several of these.
+            source: A file, a folder (searched recursively, without names that start with a dot
+                or an underscore), a glob, or several of these.
 
         Raises:
-            DataError: If nothing is found, a file is of no known format or cannot be opened,
-                or CSV and Parquet come together.
+            DataError: If nothing is found, a file has an unknown format or cannot be opened, or
+                CSV and Parquet are mixed.
         """
         sources = [source] if isinstance(source, str | os.PathLike) else list(source)
         paths = sorted({path for entry in sources for path in _expand(entry)})
@@ -95,14 +156,14 @@ class Files:
 
     @cached_property
     def columns(self) -> Sequence[str]:
-        """The names of all columns, of all files."""
+        """The names of the columns of all files."""
         return list(dict.fromkeys(name for file in self.layouts.values() for name in file.types))
 
     def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Make the columns of these roles readable.
 
         Raises:
-            DataError: If a file lacks a column, or an id column changes its type between files.
+            DataError: If a file lacks a column, or an id column has several types.
         """
         self._check_alike(roles)
         selected = ", ".join(
@@ -124,14 +185,14 @@ class Files:
         )
 
     def _check_alike(self, roles: Mapping[str, str]) -> None:
-        """An id that is a number here and a text there would not be given back unchanged."""
+        """Refuse ids that are numbers in one file and text in another: they would change."""
         for role, column in roles.items():
             first: tuple[Path, str] | None = None
             for path, layout in self.layouts.items():
                 kind = layout.types.get(column)
                 if kind is None:
                     raise DataError(
-                        f"{str(path)!r} has no column {column!r} as other files do; its columns "
+                        f"{str(path)!r} has no column {column!r}, unlike other files; its columns "
                         f"are {', '.join(map(repr, layout.types))}; correct it or leave it out"
                     )
                 first = first or (path, kind)
@@ -171,7 +232,7 @@ def _expand(source: PathLike) -> list[Path]:
         raise DataError(f"there is no file or folder {str(path)!r}; check the path")
     for file in found:
         if not _format(file):
-            raise DataError(f"{str(file)!r} is of no known format; expected one of {ACCEPTED}")
+            raise DataError(f"{str(file)!r} has an unknown format; expected one of {ACCEPTED}")
     return found
 
 
@@ -186,7 +247,7 @@ def _parquet_layout(connection: Connection, path: Path) -> _Layout:
 
 
 def _csv_layout(_: Connection, path: Path) -> _Layout:
-    """Read the header: the delimiter is the one that it has most of."""
+    """Read the header; the most frequent delimiter in it is taken."""
     compressed = path.suffix.lower() == ".gz"
     try:
         with (gzip.open if compressed else open)(
@@ -209,7 +270,7 @@ def _csv_layout(_: Connection, path: Path) -> _Layout:
 
 
 def _unique(header: Iterable[str]) -> list[str]:
-    """Column names as SQL needs them: none empty, none twice, whatever the case."""
+    """Column names for SQL: not empty, and distinct even without case."""
     taken: dict[str, str] = {}
     for position, name in enumerate(header):
         name = stem = name.strip() or f"column{position}"
