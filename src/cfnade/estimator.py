@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ from cfnade.fit.settings import (
 )
 from cfnade.fit.settings_file import read_settings
 from cfnade.model.inference import NetworkScorer
+from cfnade.progress import training_progress
 from cfnade.scorer import BLOCK_BYTES
 from cfnade.sklearn_rules import parameter_names, representation, tags
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
@@ -266,15 +268,20 @@ class ImplicitCFNADE:
             TrainingError: If the loss is no longer finite.
         """
         interactions = read_interactions(counts)
-        fitted = fit_network(
-            interactions.counts,
-            self._settings(),
-            validation=None if validation is None else as_count_matrix(validation),
-            relative_rating=self.relative_rating,
-            callbacks=callbacks,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            resume=resume,
-        )
+        settings = self._settings()
+        with ExitStack() as stack:
+            if show_progress and callbacks is None:
+                bar = stack.enter_context(training_progress(settings.recipe.max_epochs))
+                callbacks = Callbacks(bar.on_epoch, bar.on_step)
+            fitted = fit_network(
+                interactions.counts,
+                settings,
+                validation=None if validation is None else as_count_matrix(validation),
+                relative_rating=self.relative_rating,
+                callbacks=callbacks,
+                checkpoint=None if checkpoint is None else Path(checkpoint),
+                resume=resume,
+            )
         self.epochs_ = fitted.epochs
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr

@@ -125,7 +125,7 @@ def prepare_command(
 def train_command(
     prepared: Prepared,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
-    preset: options.Preset = "default",
+    recipe: options.RecipeOption = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
@@ -143,9 +143,9 @@ def train_command(
     """
     out = own_folder(out)
     check_place(out)
-    changes = {"random_state": seed, **options.parse_settings(settings)}
-    model = ImplicitCFNADE.from_preset(preset, **changes)
-    chosen = model.get_params()
+    changes = {"random_state": seed, "recipe": recipe, **options.parse_settings(settings)}
+    model = ImplicitCFNADE().set_params(**changes)
+    chosen = model.get_params(deep=False)
     if spark_processes is not None:
         with _session(master, conf) as session:
             outcome = train_on_spark(
@@ -154,7 +154,7 @@ def train_command(
     else:
         if master is not None or conf:
             raise ConfigError("--master and --conf need --spark-processes")
-        with console.training_progress(model.max_epochs) as callbacks:
+        with console.training_progress(model.get_params()["recipe__max_epochs"]) as callbacks:
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
     if os.environ.get("RANK", "0") != "0":
         return

@@ -21,7 +21,7 @@ from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cfnade.errors import TrainingError
-from cfnade.model.exchange import Alone, Exchange
+from cfnade.model.batches import Alone, Exchange
 
 _SMALL = 1 << 16  # bytes: smaller tensors are sent in one message
 

@@ -10,19 +10,21 @@ import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import vstack
 
+from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.data.interactions import as_count_matrix
 from cfnade.errors import ConfigError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.fit.pipeline import Callbacks, plain_settings, settings_of
+from cfnade.fit.pipeline import Callbacks
+from cfnade.fit.plan import FitPlan
+from cfnade.fit.settings import FitSettings, to_json
 from cfnade.metrics.evaluate import mean_percentage_ranking
-from cfnade.model.config import ModelConfig, TrainingConfig
-from cfnade.model.exchange import Exchange
+from cfnade.model.batches import Exchange
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.scale.cluster import own_folder, reason_of
 from cfnade.scale.prepared import Prepared
@@ -36,22 +38,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_READOUT = ("direct_gain", "direct_neighbours", "direct_l2", "factor_alpha", "factor_gain")
 _REFUSED = {
     "relative_rating": "it is part of the prepared folder",
     "validation_share": "use `scale prepare --validation-share`",
-    "validation_users": "use `scale prepare --validation-users`",
     "validation_by": "the folder is split by pairs",
-    "refit": "the held-out parts are not trained on",
     "memory_limit": "only one row group per shard is in memory",
     "choose_by": "epochs are chosen by MPR",
-    "n_networks": "one network is trained",
-    "start_from_factors": "factors need all users in memory",
-    **dict.fromkeys((*_READOUT, "popularity_tilt"), "there is no readout"),
+    "recipe__refit": "the held-out parts are not trained on",
+    "recipe__start": "factors need all users in memory",
+    **{f"readout__{field.name}": "there is no readout" for field in fields(Readout)},
 }
 """Settings that cannot be changed here, and why."""
 
-_HARMLESS = {"refit": False, "n_networks": 1, "start_from_factors": False, "popularity_tilt": 0.0}
+_HARMLESS = {
+    "recipe__refit": False,
+    "recipe__start": "random",
+    **{f"readout__{name}": value for name, value in asdict(NO_READOUT).items()},
+}
 """Values of these that change nothing."""
 
 
@@ -116,16 +119,19 @@ def train_prepared(
     checkpoint = out.with_name(out.name + ".checkpoint")
     estimator = ImplicitCFNADE().set_params(**(settings or {}))
     _check(estimator.get_params())
-    chosen = plain_settings({**estimator.get_params(), "seed": estimator.random_state})
-    model = ModelConfig(n_items=prepared.n_items, **settings_of(ModelConfig, chosen))
-    training = TrainingConfig(**settings_of(TrainingConfig, chosen))
+    chosen = FitSettings.of(estimator.get_params(deep=False))
+    recipe = replace(chosen.recipe, start="random", readout=NO_READOUT)
     callbacks = callbacks or Callbacks()
-    with limited_threads(chosen["n_threads"] or _threads_here()), processes.joined() as exchange:
+    with limited_threads(chosen.n_threads or _threads_here()), processes.joined() as exchange:
         rows = ShardedRows(
             prepared,
-            model.alpha,
+            recipe.alpha,
             process=processes.process_number(),
             n_processes=processes.n_processes(),
+        )
+        n_pairs = int(rows.n_watchers.sum())
+        plan = FitPlan.of_size(
+            rows.n_users, prepared.n_items, n_pairs, replace(chosen, recipe=recipe)
         )
         is_again = processes.is_started_again(exchange)
         wanted = resume or (is_again and checkpoint.exists())
@@ -135,8 +141,8 @@ def train_prepared(
         progress = _Progress(callbacks if exchange.is_first else Callbacks())
         n_bytes = getattr(exchange, "n_bytes", 0)
         trained = train(
-            model,
-            training,
+            plan.model,
+            plan.training,
             rows,
             exchange=exchange,
             validate=_validator(prepared, exchange),
@@ -296,19 +302,13 @@ def _save(
     network: NumpyNetwork,
     outcome: TrainedModel,
 ) -> None:
-    settings = {k: v for k, v in estimator.get_params().items() if k != "relative_rating"}
     summary = prepared.summary
+    params = {**estimator.get_params(deep=False), "readout": NO_READOUT}
     info = {
-        "settings": {
-            **settings,
-            "direct": False,
-            "factors": False,
-            "n_networks": 1,
-            "start_from_factors": False,
-        },
+        "settings": to_json(params),
         "training": {
             "best_epoch": outcome.best_epoch,
-            "readout": {"direct": False, "factors": False, "popularity_tilt": 0.0},
+            "readout": asdict(NO_READOUT),
             "partial_fits": [],
         },
         "metrics": {"validation_mpr": outcome.validation_mpr, "test_mpr": outcome.test_mpr},

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from cfnade.data.feedback import confidence, share_logit
+from cfnade.data.feedback import confidence
 from cfnade.errors import ConfigError, DataError
-from cfnade.model.config import TrainingConfig
-from cfnade.model.exchange import Part
-from cfnade.model.network import CFNADENetwork
-from cfnade.model.start import odds_logit
+from cfnade.model.batches import Part, first_bias
+from cfnade.model.config import BiasStart, TrainingConfig
 from cfnade.scale.prepared import Prepared, lists_to_rows, parquet
 
 
@@ -75,15 +72,9 @@ class ShardedRows:
         """Number of users of each item, (n_items,)."""
         return self.prepared.relative_rating.n_watchers
 
-    def start(self, network: CFNADENetwork, training: TrainingConfig) -> None:
-        """Set the output bias of a network with random weights, in place."""
-        bias: NDArray[Any] = np.zeros(self.prepared.n_items)
-        if training.bias_start == "share":
-            bias = share_logit(self.n_watchers, self.n_users)
-        elif training.bias_start == "odds":
-            bias = odds_logit(self._liked(), self.n_watchers, self.n_users)
-        with torch.no_grad():
-            network.output_bias.copy_(torch.from_numpy(bias))
+    def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
+        """The output bias to start from, (n_items,)."""
+        return first_bias(start, self._liked(), self.n_watchers, self.n_users)
 
     def _liked(self) -> NDArray[np.float64]:
         """Sum of the confidences of each item's likes, (n_items,)."""
@@ -103,7 +94,7 @@ class ShardedRows:
         n_steps = training.updates_per_epoch(self.n_users)
         if self.sizes.min() < n_steps:
             raise ConfigError(
-                f"batches of {training.users_per_update(self.n_users)} are too small to have a "
+                f"batches of {training.batch_size} are too small to have a "
                 f"user of each of the {len(self.sizes)} shards; raise batch_size or prepare fewer "
                 "--shards"
             )
