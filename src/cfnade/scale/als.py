@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.baselines._histories import checked_histories
+from cfnade.baselines.support import checked_histories
 from cfnade.compare.contenders import CONTENDERS
 from cfnade.data.feedback import check_alpha, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
