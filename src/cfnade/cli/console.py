@@ -22,10 +22,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from cfnade.compare.comparison import Comparison, OnProgress, Result
-from cfnade.compare.comparison import Progress as JobProgress
+from cfnade.compare.comparison import Comparison, JobProgress, OnProgress, Result
 from cfnade.compare.reliability import reliabilities
-from cfnade.compare.report_sections import Recommended, Suggestions
+from cfnade.compare.report import Recommended, Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
 from cfnade.fit.pipeline import Callbacks
