@@ -1,14 +1,13 @@
 """Accuracy of CF-NADE and of every baseline, tuned alike: python benchmarks/accuracy.py DATA.
 
-DATA is a folder with the Parquet files. For each data set and method: a search on validation, the
-choice written down, then fits with several seeds and one look at the test, written beside it.
-Each such cell is a file in benchmarks/results/accuracy/; cells that are there are not run again,
-so a run that was stopped goes on, and a choice whose test was seen stays as it is. Where a
-choice is there without a judgement, it is judged as chosen. To run a cell anew, delete its files.
-At the end, and with --report alone, everything goes into benchmarks/results/accuracy.json and
-docs/results.md.
+DATA is a folder with the Parquet files. For each data set and method (a cell): search on
+validation, write the choice to a file, fit with several seeds, test once, write the judgement.
+Cells are kept in benchmarks/results/accuracy/ and are not run again, so an interrupted run
+continues, and a choice whose test was seen never changes. A choice without a judgement is judged as
+it is. To run a cell again, delete its files. At the end, or with --report alone, everything goes
+into benchmarks/results/accuracy.json and docs/results.md.
 
-Cells run one after the other, on as many threads as OMP_NUM_THREADS says, or all.
+Cells run one after the other, on OMP_NUM_THREADS threads, or all.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,15 @@ from typing import Any
 import numpy as np
 from accuracy_report import collect, write_document
 from accuracy_sets import ABLATED, QUICK, SETS, AccuracySet
+from nested import Choice, Judgement, choose, judge
 from threadpoolctl import threadpool_limits
 
 from cfnade import ImplicitCFNADE
 from cfnade.beyond.readout import Readout
-from cfnade.compare.contenders import CONTENDERS, CFNADEContender, Contender, contender
-from cfnade.compare.nested import Choice, Judgement, choose, judge
+from cfnade.compare.cfnade_contender import cfnade
+from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
+from cfnade.compare.registry import CONTENDERS, contender
 from cfnade.errors import TrainingError
 
 ROOT = Path(__file__).parent.parent
@@ -65,7 +66,7 @@ logger = logging.getLogger("accuracy")
 
 
 class Cell:
-    """One method on one data set: its choice, then its judgement, each in a file."""
+    """One method on one data set: its choice and its judgement, each in a file."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.choice_file = folder / f"{name}.choice.json"
@@ -84,27 +85,27 @@ class Cell:
         return {m: Choice(**c) for m, c in json.loads(self.choice_file.read_text()).items()}
 
     def keep_choice(self, chosen: dict[str, Choice]) -> None:
-        """Write the choice down, before the test is seen and never after."""
+        """Write the choice, before the test is seen and never after."""
         if self.is_done:
-            raise RuntimeError(f"{self.judgement_file} is there: its test was seen already")
+            raise RuntimeError(f"{self.judgement_file} exists: its test was seen already")
         _write(self.choice_file, {metric: asdict(choice) for metric, choice in chosen.items()})
 
     def keep_judgements(self, judged: dict[str, Judgement], facts: dict[str, Any]) -> None:
-        """Write down what each choice reached; then the cell is done."""
+        """Write the figures of each choice; then the cell is done."""
         arrays = {}
         for by, judgement in judged.items():
             for metric, sums in judgement.per_user.items():
                 arrays[f"{by}/{metric}/total"] = sums.total
                 arrays[f"{by}/{metric}/weight"] = sums.weight
         np.savez_compressed(self.users_file, **arrays)
-        told = {
+        judgements = {
             by: {f.name: getattr(j, f.name) for f in fields(j) if f.name != "per_user"}
             for by, j in judged.items()
         }
-        _write(self.judgement_file, {**facts, "judged": told})
+        _write(self.judgement_file, {**facts, "judged": judgements})
 
     def keep_failure(self, reason: str) -> None:
-        """Write down why there is no figure."""
+        """Write why there is no figure."""
         _write(self.judgement_file, {"failed": reason})
 
 
@@ -116,7 +117,7 @@ def _write(path: Path, value: Any) -> None:
 
 
 def _keep_split(folder: Path, facts: dict[str, Any]) -> None:
-    """Write down how the data were parted, and refuse cells of another way."""
+    """Write how the data were split, and refuse cells of another split."""
     file = folder / "split.json"
     if file.exists():
         before = json.loads(file.read_text())
@@ -133,21 +134,20 @@ def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contende
 
     def of_seed(seed: int) -> Contender:
         if dataset.cfnade and method == "cfnade":
-            return CFNADEContender(seed, grid={}, changes=dict(dataset.cfnade))
+            return cfnade(seed, grid={}, start=dict(dataset.cfnade))
         candidate = contender(method, seed)
         if dataset.max_memory_gb is not None and method in ("ease", "edlae"):
-            start = {**candidate.start, "max_memory_gb": dataset.max_memory_gb}  # type: ignore[attr-defined]
-            return replace(candidate, start=start)  # type: ignore[type-var]
+            return candidate.holding(max_memory_gb=dataset.max_memory_gb)
         return candidate
 
     return of_seed
 
 
 def ablated(chosen: Choice, changes: dict[str, Any]) -> Callable[[int], Contender]:
-    """CF-NADE as it was chosen, but for an option; epochs and readout are found anew."""
+    """CF-NADE with one option changed; epochs and readout are found again."""
     found_in_fit = {"max_epochs", "direct", "factors", *(f.name for f in fields(Readout))}
     kept = {n: v for n, v in chosen.settings.items() if n not in found_in_fit}
-    return lambda seed: CFNADEContender(seed, grid={}, changes={**kept, **changes})
+    return lambda seed: cfnade(seed, grid={}, start={**kept, **changes})
 
 
 def run_cell(
@@ -159,7 +159,7 @@ def run_cell(
     trials: int,
     seeds: list[int],
 ) -> None:
-    """Choose and write down, then judge and write down; go on from what is there."""
+    """Choose, then judge, and write both; continue from what exists."""
     started = time.perf_counter()
     try:
         chosen = cell.chosen()
@@ -184,7 +184,7 @@ def run_cell(
 
 
 def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells: Path) -> None:
-    """Run all cells of a data set that are not there yet."""
+    """Run all missing cells of a data set."""
     folder = cells / name
     methods = [m for m in options.methods if dataset.methods is None or m in dataset.methods]
     todo = [m for m in methods if not Cell(folder, m).is_done]

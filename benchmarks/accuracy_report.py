@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from accuracy_sets import PUBLISHED_GOWALLA, AccuracySet
+from nested import against
 
-from cfnade.compare.nested import against
 from cfnade.metrics.formulas import UserSums
 
 REFERENCE = "cfnade"
@@ -26,7 +26,7 @@ MARKS = {"win": "", "loss": " **(ahead)**", "within noise": " (=)"}
 
 
 VERDICT = ("cfnade_less_this", "interval_of_it", "cfnade")
-"""What is told of a method against CF-NADE."""
+"""Fields of a method's comparison with CF-NADE."""
 
 
 def collect(

@@ -19,10 +19,9 @@ import numpy as np
 from results import OUTCOMES, ROOT
 
 from cfnade import ImplicitCFNADE, Interactions, hold_out, read_interactions
+from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import compare
-from cfnade.compare.contenders import CFNADEContender
-from cfnade.compare.plot_style import save_figure
-from cfnade.compare.plots import reliability_plot
+from cfnade.compare.plots import reliability_plot, save_figure
 from cfnade.compare.reliability import judge_probabilities
 
 NAMES = ("online-retail", "lastfm-2k", "ml-100k", "movietweetings-100k")
@@ -34,7 +33,7 @@ FIGURE = "online-retail"
 
 def run(name: str, data: Interactions) -> dict[str, Any]:
     """Judge one data set in both ways."""
-    contender = CFNADEContender(SEED, "default", {}, CHANGES)
+    contender = cfnade(SEED, "default", {}, CHANGES)
     (result,) = compare(data, {"cfnade": contender}, dataset=name).results
     assert result.calibration is not None
     if name == FIGURE:

@@ -15,8 +15,7 @@ from scale_report import scale_section
 from serve_report import serve_section
 from speed_report import speed_section
 
-from cfnade.compare.plot_style import save_figure
-from cfnade.compare.plots import sweep_plot
+from cfnade.compare.plots import save_figure, sweep_plot
 from cfnade.compare.sweep import Sweep, SweepPoint
 from cfnade.metrics.formulas import DEFAULT_METRICS
 from compare import SETS as COMPARED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare.plot_style import BLUE, GREY, ORANGE, canvas, save_figure
+from cfnade.compare.plots import BLUE, GREY, ORANGE, canvas, save_figure
 
 
 def speed_section(outcome: dict[str, Any], figures: Path) -> str:

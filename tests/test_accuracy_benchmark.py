@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
+
+from cfnade.baselines import EASE, IMF, RandomScorer
+from cfnade.compare.contender import Contender
+from cfnade.compare.protocol import Protocol
+from cfnade.compare.registry import contender
+from cfnade.data.interactions import Interactions
+from cfnade.errors import ConfigError, DataError, TrainingError
+from cfnade.metrics.bootstrap import bootstrap_means
+from cfnade.metrics.formulas import UserSums
+from cfnade.metrics.search import Search, Trial
+from tests.taste_groups import group_counts
 
 pytest.importorskip("implicit")
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -19,6 +34,19 @@ def accuracy(monkeypatch):
     import accuracy
 
     return accuracy
+
+
+@pytest.fixture
+def nested(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import nested
+
+    return nested
+
+
+@pytest.fixture(scope="module")
+def protocol() -> Protocol:
+    return Protocol(Interactions.from_matrix(group_counts()))
 
 
 @pytest.fixture
@@ -87,17 +115,15 @@ def test_the_choice_is_on_disk_before_the_test_is_looked_at(
     assert looked and all("ease.choice.json" in files for files in looked)
 
 
-def test_a_method_that_cannot_be_fitted_is_told_and_the_others_stay(
+def test_a_method_that_cannot_be_fitted_is_reported_and_the_others_stay(
     accuracy, options, tmp_path, monkeypatch
 ) -> None:
     from accuracy_report import accuracy_section, collect
 
-    from cfnade.errors import TrainingError
-
     choose = accuracy.choose
 
     def fail_for_ease(candidate, *arguments, **settings):
-        if type(candidate).__name__ == "EASEContender":
+        if candidate.make is EASE:
             raise TrainingError("too many items")
         return choose(candidate, *arguments, **settings)
 
@@ -144,3 +170,129 @@ def test_every_set_has_a_table_and_every_method_a_name(accuracy) -> None:
     assert set(accuracy.ABLATED) <= set(accuracy.SETS)
     assert set(accuracy.METHODS) >= accuracy.DETERMINISTIC
     assert str(BENCHMARKS) in sys.path
+
+
+def chance(seed: int) -> Contender:
+    return contender("random", seed)
+
+
+def reachable(start: object) -> list[object]:
+    """Everything that can be got at from an object, modules and classes aside."""
+    seen, todo = {}, [start]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, type) or callable(each):
+            continue
+        seen[id(each)] = each
+        todo += gc.get_referents(each)
+    return list(seen.values())
+
+
+def test_what_settings_are_chosen_on_leads_to_no_test_pair(nested, protocol) -> None:
+    given = []
+
+    def spy(candidate, validation, max_trials, on_trial):
+        given.append(validation)
+        return contender("ease").search(validation, max_trials=max_trials)
+
+    nested.choose(replace(contender("ease"), search_by=spy), protocol.validation, max_trials=1)
+    test = protocol._split.test
+    objects = reachable(given[0])
+    assert any(each is protocol._split.train for each in objects)  # the walk does reach the data
+    assert not any(each is protocol or each is protocol._split for each in objects)
+    arrays = [each for each in objects if isinstance(each, np.ndarray)]
+    assert not any(np.shares_memory(each, test.data) for each in arrays)
+    assert not any(np.shares_memory(each, test.indices) for each in arrays)
+    pairs = set(zip(*test.nonzero(), strict=True))
+    for matrix in (given[0].train, given[0].held_out):
+        assert not pairs & set(zip(*matrix.nonzero(), strict=True))
+
+
+def test_a_choice_does_not_change_with_what_is_tested(nested) -> None:
+    data = Interactions.from_matrix(group_counts())
+    rng = np.random.default_rng(5)
+    unseen = group_counts().toarray() == 0
+    first_unseen = unseen & (np.cumsum(unseen, axis=1) == 1)  # so that the same users are tested
+    tests = [
+        Interactions.from_matrix(
+            csr_array((first_unseen | unseen & (rng.random(unseen.shape) < 0.2)) * weight)
+        )
+        for weight in (1.0, 3.0)
+    ]
+    first, second = (
+        nested.choose(contender("edlae"), Protocol(data, test).validation, max_trials=4)["mpr"]
+        for test in tests
+    )
+    assert (first.settings, first.validation) == (second.settings, second.validation)
+
+
+def test_one_search_gives_the_best_by_each_metric(nested, protocol) -> None:
+    def given(candidate, validation, max_trials, on_trial):
+        stops = (
+            Trial({"iterations": 1}, 20.0, {"mpr": 20.0, "ndcg@100": 0.9}),
+            Trial({"iterations": 2}, 10.0, {"mpr": 10.0, "ndcg@100": 0.5}),
+        )
+        best = Trial({"iterations": 2}, 10.0, stops[1].metrics, stops)
+        worse = Trial({"iterations": 3}, 11.0, {"mpr": 11.0, "ndcg@100": 0.6})
+        return Search([best, worse, Trial({}, 12.0)], 1.0)
+
+    chosen = nested.choose(
+        Contender(IMF, search_by=given),
+        protocol.validation,
+        max_trials=3,
+        by=("mpr", "ndcg@100", "recall@20"),
+    )
+    assert chosen["mpr"].settings == {"iterations": 2}
+    assert chosen["ndcg@100"].settings == {"iterations": 1}
+    assert chosen["recall@20"].settings == {"iterations": 2}  # nobody looked at it: as by MPR
+    assert chosen["mpr"].n_settings == 3
+
+
+def test_a_choice_names_settings_at_an_end_of_their_grid(nested, protocol) -> None:
+    candidate = Contender(
+        IMF,
+        {"factors": 1, "alpha": 10.0, "regularization": 1e5},
+        {"factors": (1, 2, 4), "alpha": (3.0, 10.0, 30.0)},
+        stops=(1,),
+    )
+    choice = nested.choose(candidate, protocol.validation, max_trials=1)["mpr"]
+    assert choice.at_edge == ("factors", "iterations")
+
+
+def test_a_judgement_is_the_mean_over_seeds_of_what_each_reaches(nested, protocol) -> None:
+    judged = nested.judge(chance, {}, protocol, seeds=[1, 2, 3])
+    alone = [protocol.test(RandomScorer(rng=seed).fit(protocol.known)) for seed in (1, 2, 3)]
+    for metric in ("mpr", "ndcg@100", "recall@20"):
+        expected = [evaluation.metrics[metric] for evaluation in alone]
+        assert judged.by_seed[metric] == expected
+        assert judged.metrics[metric] == pytest.approx(np.mean(expected))
+        low, high = judged.intervals[metric]
+        assert low <= judged.metrics[metric] <= high
+    assert len(judged.fit_seconds) == 3
+    with pytest.raises(ConfigError, match="at least one seed"):
+        nested.judge(chance, {}, protocol, seeds=[])
+
+
+def test_who_wins_follows_from_the_paired_differences(nested, rng) -> None:
+    ones = np.ones(200)
+    base = rng.random(200)
+    other = UserSums(base, ones)
+    better = UserSums(base + 0.01 * rng.random(200), ones)
+    same = UserSums(base + 0.1 * rng.standard_normal(200), ones)
+    assert nested.against(better, other, "ndcg@100")[2] == "win"
+    assert nested.against(other, better, "ndcg@100")[2] == "loss"
+    assert nested.against(better, other, "mpr")[2] == "loss"  # lower is better
+    assert nested.against(other, better, "mpr")[2] == "win"
+    assert nested.against(same, other, "mpr")[2] == "within noise"
+    difference, (low, high), _ = nested.against(better, other, "recall@20", n_bootstrap=500, rng=3)
+    assert difference == pytest.approx(better.mean - other.mean)
+    means = bootstrap_means([better, other], n_bootstrap=500, rng=3)
+    drawn = np.sort(means[:, 0] - means[:, 1])
+    assert low == pytest.approx(drawn[12], abs=1e-4)
+    assert high == pytest.approx(drawn[487], abs=1e-4)
+
+
+def test_other_users_are_not_compared(nested) -> None:
+    a, b = UserSums(np.zeros(3), np.ones(3)), UserSums(np.zeros(3), np.full(3, 2.0))
+    with pytest.raises(DataError, match="judge both models on one split"):
+        nested.against(a, b, "mpr")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.baselines import EASE
+from cfnade.baselines import EASE, EDLAE
 from cfnade.beyond import closed_form as direct
 from cfnade.errors import ConfigError, DataError, TrainingError
 
@@ -60,8 +60,8 @@ def test_a_huge_catalogue_is_refused_before_memory_is_taken() -> None:
 
 
 @pytest.mark.parametrize("regularization", [0.0, -1.0, np.nan, np.inf])
-def test_a_regularization_without_meaning_is_refused(counts, regularization) -> None:
-    with pytest.raises(ConfigError, match="regularization of EASE must be"):
+def test_an_invalid_regularization_is_refused(counts, regularization) -> None:
+    with pytest.raises(ConfigError, match="regularization must be"):
         EASE(regularization=regularization).fit(counts)
 
 
@@ -74,3 +74,34 @@ def test_a_regularization_too_small_to_invert_says_so() -> None:
 def test_histories_over_other_items_are_refused(counts) -> None:
     with pytest.raises(DataError, match="fitted on 20 items, the histories have 19"):
         EASE().fit(counts).scores(counts[:, :19])
+
+
+def test_each_column_of_edlae_is_the_best_prediction_from_histories_with_a_part_hidden(
+    counts,
+) -> None:
+    # Given its inputs, entry i of column j is asked for over all ways to hide a share p of x, with
+    # x_j hidden: that is ridge regression with n_i p / (1 - p) added for what comes and goes.
+    X = (counts.toarray() > 0).astype(float)
+    p, l2 = 0.4, 2.0
+    B = EDLAE(regularization=l2, dropout=p).fit(counts).item_weights_
+    for column in range(20):
+        others = np.delete(np.arange(20), column)
+        gram = X[:, others].T @ X[:, others]
+        gram += np.diag(l2 + p / (1 - p) * np.diag(gram))
+        expected = np.linalg.solve(gram, X[:, others].T @ X[:, column])
+        np.testing.assert_allclose(B[others, column], expected, atol=3e-6)
+        assert B[column, column] == 0.0
+
+
+def test_edlae_without_dropout_is_ease(counts) -> None:
+    edlae, ease = EDLAE(regularization=3.0, dropout=0.0), EASE(regularization=3.0)
+    np.testing.assert_array_equal(edlae.fit(counts).item_weights_, ease.fit(counts).item_weights_)
+
+
+def test_edlae_refuses_invalid_settings_and_huge_catalogues(counts) -> None:
+    with pytest.raises(ConfigError, match="dropout must be at least 0 and below 1, got 1"):
+        EDLAE(dropout=1.0).fit(counts)
+    with pytest.raises(ConfigError, match="regularization must be above 0, got 0"):
+        EDLAE(regularization=0.0).fit(counts)
+    with pytest.raises(TrainingError, match=r"EDLAE needs 160\.0 GB for 200,000 items, above"):
+        EDLAE().fit(csr_array((3, 200_000)))

@@ -64,14 +64,14 @@ def test_stopping_on_the_way_equals_fitting_for_as_long(counts) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"factors": 0}, "factors of iALS must be at least 1, got 0"),
-        ({"regularization": 0.0}, "regularization of iALS must be above 0, got 0.0"),
-        ({"alpha0": 0.0}, "alpha0 of iALS must be above 0, got 0.0"),
-        ({"nu": -0.1}, "nu of iALS must be at least 0, got -0.1"),
+        ({"factors": 0}, "factors must be a whole number of at least 1, got 0"),
+        ({"regularization": 0.0}, "regularization must be above 0, got 0.0"),
+        ({"alpha0": 0.0}, "alpha0 must be above 0, got 0.0"),
+        ({"nu": -0.1}, "nu must be at least 0, got -0.1"),
         ({"iterations": 0}, r"at least 1 and ascending, got \[0\]"),
     ],
 )
-def test_settings_without_meaning_are_refused(counts, settings, message) -> None:
+def test_invalid_settings_are_refused(counts, settings, message) -> None:
     with pytest.raises(ConfigError, match=message):
         IALS(**settings).fit(counts)
 

@@ -70,13 +70,6 @@ def test_stopping_on_the_way_equals_fitting_for_as_long(counts) -> None:
         np.testing.assert_array_equal(model.scores(counts), alone.scores(counts))
 
 
-def test_progress_counts_iterations_over_all_stops(counts) -> None:
-    calls = []
-    model = IMF(factors=4)
-    list(model.fits(counts, [2, 3], progress=lambda done, total: calls.append((done, total))))
-    assert calls == [(1, 3), (2, 3), (3, 3)]
-
-
 def test_a_fitted_relative_rating_is_used_as_it_is(counts) -> None:
     other = RelativeRating().fit(counts + counts.astype(bool))
     given, own = IMF(factors=4, relative_rating=other, n_threads=1), IMF(factors=4, n_threads=1)
@@ -92,13 +85,13 @@ def test_an_empty_history_has_no_opinion(model) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"factors": 0}, "at least 1 factor, got 0"),
-        ({"regularization": 0.0}, "regularization of IMF must be above 0, got 0.0"),
+        ({"factors": 0}, "factors must be a whole number of at least 1, got 0"),
+        ({"regularization": 0.0}, "regularization must be above 0, got 0.0"),
         ({"alpha": -1.0}, "alpha must be at least 0, got -1.0"),
         ({"iterations": 0}, r"at least 1 and ascending, got \[0\]"),
     ],
 )
-def test_settings_without_meaning_are_refused(counts, settings, message) -> None:
+def test_invalid_settings_are_refused(counts, settings, message) -> None:
     with pytest.raises(ConfigError, match=message):
         IMF(**settings).fit(counts)
 

@@ -41,8 +41,8 @@ def test_scores_add_up_the_similarities_that_are_kept(counts, similarity, weigh_
     np.testing.assert_allclose(model.scores(counts), values @ S, rtol=1e-5, atol=1e-5)
 
 
-def test_settings_without_meaning_are_refused(counts) -> None:
+def test_invalid_settings_are_refused(counts) -> None:
     with pytest.raises(ConfigError, match="similarity must be one of cosine, tfidf, bm25; got 'x'"):
         ItemKNN(similarity="x").fit(counts)
-    with pytest.raises(ConfigError, match="neighbours of kNN must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="neighbours must be a whole number of at least 1, got 0"):
         ItemKNN(neighbours=0).fit(counts)

@@ -48,8 +48,8 @@ def test_fewer_singular_vectors_are_those_of_the_best_low_rank_likes(counts) -> 
         np.testing.assert_allclose(model.scores(counts), expected, atol=1e-4)
 
 
-def test_settings_without_meaning_are_refused(counts) -> None:
-    with pytest.raises(ConfigError, match="loss of LRec is squared or logistic, got 'hinge'"):
+def test_invalid_settings_are_refused(counts) -> None:
+    with pytest.raises(ConfigError, match="loss must be one of squared, logistic; got 'hinge'"):
         LRec(loss="hinge").fit(counts)
-    with pytest.raises(ConfigError, match="regularization of LRec must be above 0, got 0"):
+    with pytest.raises(ConfigError, match="regularization must be above 0, got 0"):
         LRec(regularization=0.0).fit(counts)

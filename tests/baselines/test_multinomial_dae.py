@@ -66,8 +66,8 @@ def test_a_loss_that_is_not_finite_stops_with_what_to_change(counts) -> None:
         MultinomialDAE(**{**SETTINGS, "learning_rate": 1e38}, iterations=5).fit(counts)
 
 
-def test_settings_without_meaning_are_refused(counts) -> None:
-    with pytest.raises(ConfigError, match="dropout of Mult-DAE must be at least 0 and below 1"):
+def test_invalid_settings_are_refused(counts) -> None:
+    with pytest.raises(ConfigError, match="dropout must be at least 0 and below 1"):
         MultinomialDAE(dropout=1.0).fit(counts)
-    with pytest.raises(ConfigError, match="n_hidden of Mult-DAE must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="n_hidden must be a whole number of at least 1, got 0"):
         MultinomialDAE(n_hidden=0).fit(counts)

@@ -32,6 +32,6 @@ def test_a_larger_l1_leaves_fewer_neighbours(counts) -> None:
     assert (many.item_weights_.data > 0).all()
 
 
-def test_settings_without_meaning_are_refused(counts) -> None:
-    with pytest.raises(ConfigError, match="l1 of SLIM must be above 0, got 0"):
+def test_invalid_settings_are_refused(counts) -> None:
+    with pytest.raises(ConfigError, match="l1 must be above 0, got 0"):
         SLIM(l1=0.0).fit(counts)

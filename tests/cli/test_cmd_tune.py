@@ -13,7 +13,7 @@ import pytest
 
 from cfnade.cli.main import run
 from cfnade.fit.settings_file import read_settings
-from tests.test_estimator import group_counts
+from tests.taste_groups import group_counts
 
 pytest.importorskip("optuna")
 
@@ -39,14 +39,14 @@ def tuned(plays, tmp_path_factory):
 
 
 def test_tune_writes_settings_that_fit_reads(tuned, plays, tmp_path, capsys):
-    told = json.loads(tuned.with_name("trials.json").read_text())
-    assert told["dataset"] == "plays" and len(told["trials"]) == 3
-    assert told["best"]["settings"].keys() == {"alpha", "learning_rate"}
+    outcome = json.loads(tuned.with_name("trials.json").read_text())
+    assert outcome["dataset"] == "plays" and len(outcome["trials"]) == 3
+    assert outcome["best"]["settings"].keys() == {"alpha", "learning_rate"}
     out = tmp_path / "model"
     fit = ["fit", str(plays), "--settings", str(tuned), "--out", str(out)]
     assert run([*fit, "--set", "n_hidden=4"]) == 0
     settings = json.loads((out / "model.json").read_text())["settings"]
-    for name, value in told["best"]["settings"].items():
+    for name, value in outcome["best"]["settings"].items():
         assert settings[name] == value
     assert settings["n_hidden"] == 4 and settings["max_epochs"] == 4
 
@@ -54,10 +54,10 @@ def test_tune_writes_settings_that_fit_reads(tuned, plays, tmp_path, capsys):
 def test_the_table_shows_the_best_trials_and_the_preset(tuned, plays, capsys):
     arguments = ["tune", str(plays), "--out", str(tuned), *QUICK, "--trials", "3", "--resume"]
     assert run(arguments) == 0
-    told = capsys.readouterr()
-    assert "3 settings tried, 0 given up early" in told.out
-    assert "learning_rate" in told.out and "30" in told.out
-    assert f"wrote {tuned}" in " ".join(told.err.split())
+    shown = capsys.readouterr()
+    assert "3 settings tried, 0 pruned" in shown.out
+    assert "learning_rate" in shown.out and "30" in shown.out
+    assert f"wrote {tuned}" in " ".join(shown.err.split())
 
 
 def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, plays, capsys):
@@ -79,7 +79,7 @@ def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, plays,
         (["--start-from", "model"], "--settings has no meaning with --start-from"),
     ],
 )
-def test_wrong_use_of_the_file_is_told(tuned, plays, tmp_path, capsys, options, message):
+def test_wrong_use_of_the_file_is_refused(tuned, plays, tmp_path, capsys, options, message):
     fit = ["fit", str(plays), "--out", str(tmp_path / "x"), "--settings", str(tuned)]
     assert run([*fit, *options]) == 2
     assert message in " ".join(capsys.readouterr().err.split())

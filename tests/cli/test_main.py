@@ -400,7 +400,7 @@ def test_where_the_test_repeats_train_it_is_told_how_validation_is_held_out(
     test = tmp_path / "test.csv"
     rows = "".join(f"{user},i{k}\n" for user in range(60) for k in range(20))
     arguments = ["compare", str(events), "--test", str(test), "--models", "popularity"]
-    for once_or_twice, told in [(rows, "as if the last session"), (rows * 2, "as if events were")]:
+    for once_or_twice, told in [(rows, "the last session"), (rows * 2, "split by events")]:
         test.write_text("user_id,item_id\n" + once_or_twice)
         assert run(arguments) == 0
         assert told in capsys.readouterr().err

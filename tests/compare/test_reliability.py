@@ -41,13 +41,13 @@ def test_every_point_of_the_plot_holds_as_many_held_out_pairs(rng):
     y = rng.random(5000) < p / 10
     found = reliability(p, y).points
     assert len(found) == module.N_POINTS
-    told, came_true = np.array(found).T
-    assert (np.diff(told) > 0).all()
+    predicted, came_true = np.array(found).T
+    assert (np.diff(predicted) > 0).all()
     n_true = y.sum()
     order = np.argsort(-p)
     first = order[: np.flatnonzero(np.cumsum(y[order]) == round(n_true / 10))[0] + 1]
     assert found[-1] == pytest.approx((p[first].mean(), y[first].mean()))
-    assert (np.abs(came_true - told / 10) < 0.05).all()
+    assert (np.abs(came_true - predicted / 10) < 0.05).all()
 
 
 def test_perfect_and_constant_probabilities():
@@ -90,7 +90,7 @@ def test_pairs_are_those_of_items_not_in_the_history(rng):
     assert found.calibrated.brier == pytest.approx(np.mean((np.array(curve) - y) ** 2))
 
 
-def test_nothing_held_out_is_told():
+def test_nothing_held_out_is_refused():
     known = csr_array([[1.0, 0]])
     with pytest.raises(DataError, match="no held-out pairs"):
         judge_probabilities(Fixed(np.zeros((1, 2))), CURVE, known, csr_array((1, 2)))

@@ -9,8 +9,16 @@ import pytest
 
 from cfnade.compare.html_parts import Picture
 from cfnade.compare.plots import training_plot
-from cfnade.compare.report import Report, render, write_report
-from cfnade.compare.report_sections import Known, Recommended, Suggestions, Words, headline
+from cfnade.compare.report import (
+    Known,
+    Recommended,
+    Report,
+    Suggestions,
+    Words,
+    headline,
+    render,
+    write_report,
+)
 from cfnade.model.training import Epoch
 from tests.compare.outcomes import calibration, comparison, result, sweep
 
@@ -134,8 +142,8 @@ def test_the_report_says_what_was_chosen_on_what(report: Report) -> None:
 
 def test_the_headline_names_whoever_is_best() -> None:
     lost = replace(comparison(), results=[result("imf", 12.0), result("cfnade", 12.4)])
-    told = headline(lost).replace("\N{NO-BREAK SPACE}", " ")
-    assert told == "Lowest test MPR: IMF 12.00 %, then CF-NADE 12.40 %."
+    text = headline(lost).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "Lowest test MPR: IMF 12.00 %, then CF-NADE 12.40 %."
 
 
 def test_the_file_makes_no_request(report: Report, tmp_path: Path) -> None:
@@ -176,8 +184,8 @@ def test_figures_have_words_for_those_who_do_not_see_them(report: Report) -> Non
     svgs = Page(render(report)).of("svg")
     assert len(svgs) == 3
     assert all(svg["role"] == "img" for svg in svgs)
-    told = [svg["aria-label"] or "" for svg in svgs]
-    assert "CF-NADE: 12.90 at 1, 12.40 at 30. IMF: 13.50 at 1, 12.80 at 30." in told[1]
+    alts = [svg["aria-label"] or "" for svg in svgs]
+    assert "CF-NADE: 12.90 at 1, 12.40 at 30. IMF: 13.50 at 1, 12.80 at 30." in alts[1]
 
 
 def test_ids_are_unique_on_the_page(report: Report) -> None:
@@ -197,23 +205,28 @@ def test_recommendations_are_shown_by_name(report: Report) -> None:
         assert shown in text
 
 
+def test_mpr_is_explained_before_it_is_shown(report: Report) -> None:
+    text = Page(render(report)).text
+    assert 0 < text.index("mean percentage ranking") < text.index("12.40")
+
+
 def test_the_same_report_gives_the_same_page(report: Report) -> None:
     assert render(report) == render(report)
 
 
-def test_how_far_probabilities_hold_is_told_where_a_model_gives_any(report: Report) -> None:
+def test_how_well_probabilities_hold_is_shown_where_a_model_gives_any(report: Report) -> None:
     first, *others = report.comparison.results
     judged = replace(first, calibration=calibration())
     outcome = replace(report.comparison, results=[judged, *others])
     page = Page(render(replace(report, comparison=outcome)))
     headings = [text for level, text in page.headings if level == "h2"]
-    assert headings[:3] == ["What was run", "Comparison", "How far the probabilities hold"]
-    for told in (
+    assert headings[:3] == ["What was run", "Comparison", "How well the probabilities hold"]
+    for shown in (
         "40,000 pairs of a tested user",
         "0.210%",
         "Weighting undone",
         "0.410000",
         "-120.0000",
     ):
-        assert told in page.text, told
-    assert "How far" not in Page(render(report)).text
+        assert shown in page.text, shown
+    assert "How well" not in Page(render(report)).text

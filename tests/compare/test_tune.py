@@ -10,11 +10,10 @@ import pytest
 
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError, TrainingError
 from cfnade.compare.protocol import Protocol, ProtocolConfig
-from cfnade.compare.search_space import SPACE
-from cfnade.compare.tune import TuneCallbacks, _validation, tune
+from cfnade.compare.tune import SPACE, _validation, in_space, tune
 from cfnade.fit.settings_file import read_settings
 from cfnade.model.config import usual_item_l2
-from tests.test_estimator import group_counts
+from tests.taste_groups import group_counts
 
 pytest.importorskip("optuna")
 
@@ -39,8 +38,8 @@ def without_seconds(tuned):
 
 def test_the_space_holds_settings_that_there_are_and_the_default_of_each():
     settings = {**ImplicitCFNADE().get_params(), "item_l2": usual_item_l2(10, 5, 5)}  # of some data
-    for name, choice in SPACE.items():
-        assert choice.holds(settings[name]), name
+    for name in SPACE:
+        assert in_space(name, settings[name]), name
 
 
 def test_the_first_trial_is_the_preset_and_the_best_one_is_in_the_file(whole, data):
@@ -75,7 +74,7 @@ def test_the_test_part_of_a_comparison_is_not_among_what_is_looked_at(data):
     assert (everything.train + everything.held_out != data.counts).nnz == 0
 
 
-def test_validation_is_by_events_if_told_so(data):
+def test_validation_is_by_events_if_asked_for(data):
     protocol = Protocol(data, config=ProtocolConfig(seed=3, validation_by="events"))
     looked_at = _validation(data, 0.1, "events", 3)
     np.testing.assert_array_equal(
@@ -95,15 +94,18 @@ def test_an_interrupted_search_keeps_its_best_and_goes_on_as_if_it_had_not_been(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(data, out, **QUICK, callbacks=TuneCallbacks(on_epoch=interrupt))
+        tune(data, out, **QUICK, on_epoch=interrupt)
     assert read_settings(out).search["n_trials"] == 3
-    with pytest.raises(ConfigError, match=r"there is a search in .* already; go on with --resume"):
+    with pytest.raises(
+        ConfigError, match=r"there is a search in .* already; continue it with --resume"
+    ):
         tune(data, out, **QUICK)
     with (tmp_path / "settings.toml.study").open("ab") as study:
         study.write(b'{"torn')  # as a killed run may leave it
     reported = []
-    callbacks = TuneCallbacks(on_trial=lambda tuned: reported.append(len(tuned.trials)))
-    resumed = tune(data, out, **QUICK, resume=True, callbacks=callbacks)
+    resumed = tune(
+        data, out, **QUICK, resume=True, on_trial=lambda tuned: reported.append(len(tuned.trials))
+    )
     assert without_seconds(resumed) == without_seconds(whole)
     assert out.read_text() == whole.file.read_text()
     assert reported == [4, 5, 6, 7, 8, 9]
@@ -117,7 +119,7 @@ def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_preset(da
 
     out = tmp_path / "settings.toml"
     with pytest.raises(KeyboardInterrupt):
-        tune(data, out, **QUICK, callbacks=TuneCallbacks(on_epoch=interrupt))
+        tune(data, out, **QUICK, on_epoch=interrupt)
     assert not out.exists()
     resumed = tune(data, out, **{**QUICK, "n_trials": 1}, resume=True)
     assert resumed.trials[0].settings == {"alpha": 30.0, "learning_rate": 5e-3}
@@ -126,8 +128,8 @@ def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_preset(da
     assert out.exists()
 
 
-def test_trials_that_fall_behind_are_given_up(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("cfnade.compare.tuning_study.WARM_UP", 2)
+def test_trials_that_fall_behind_are_pruned(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("cfnade.compare.tune.WARM_UP", 2)
     slow = {**SMALL, "max_epochs": 60, "patience": 60, "direct": False, "popularity_tilt": 0.0}
     tuned = tune(data, tmp_path / "s.toml", changes=slow, search=["learning_rate"], n_trials=14)
     pruned = [trial for trial in tuned.trials if trial.state == "pruned"]
@@ -145,7 +147,7 @@ def test_a_preset_outside_the_space_is_tried_as_it_is(data, tmp_path):
         n_trials=2,
     )
     assert tuned.trials[0].settings == {"item_l2": 0.0, "context_share": None, "dropout": 0.0}
-    assert SPACE["item_l2"].holds(tuned.trials[1].settings["item_l2"])
+    assert in_space("item_l2", tuned.trials[1].settings["item_l2"])
     assert read_settings(tuned.file).preset == "paper"
 
 
@@ -172,23 +174,23 @@ def test_other_data_is_not_mixed_into_a_search(whole, data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"search": ["alpah"]}, "'alpah' is not searched; choose from alpha, item_l2"),
-        ({"search": ["alpha"], "changes": {"alpha": 3.0}}, "alpha is both fixed and to be"),
+        ({"search": ["alpah"]}, "'alpah' cannot be searched; choose from alpha, item_l2"),
+        ({"search": ["alpha"], "changes": {"alpha": 3.0}}, "alpha is both fixed and searched"),
         ({"changes": {"alpah": 3.0}}, "there is no setting 'alpah'"),
         ({"preset": "best"}, "there is no preset 'best'"),
-        ({"resume": True}, "there is no search to go on with"),
+        ({"resume": True}, "there is no search to resume"),
         ({"changes": {"batch_size": 0}}, "batch_size must be"),
     ],
 )
-def test_what_has_no_meaning_is_told(data, tmp_path, options, message):
+def test_invalid_options_are_refused(data, tmp_path, options, message):
     with pytest.raises(ConfigError, match=message):
         tune(data, tmp_path / "s.toml", **options)
     assert not (tmp_path / "s.toml").exists()
 
 
-def test_a_study_that_cannot_be_read_is_told(data, tmp_path):
+def test_an_unreadable_study_is_refused(data, tmp_path):
     (tmp_path / "s.toml.study").write_text("not a journal\nat all\n")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read the search"):
         tune(data, tmp_path / "s.toml", **QUICK, resume=True)
 
 

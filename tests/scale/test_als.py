@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from cfnade.baselines import IMF
+from cfnade.cli.cmd_compare import MODELS
 from cfnade.compare.comparison import compare
-from cfnade.compare.contenders import CONTENDERS, contender
 from cfnade.compare.sweep import sweep
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError
-from cfnade.scale.als import IMFSpark, IMFSparkContender
+from cfnade.scale.als import IMFSpark, imf_spark
 
 pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]
 
@@ -81,17 +83,14 @@ def test_it_finds_the_withheld_items_of_a_taste(spark, counts):
 
 
 def test_it_enters_a_comparison_and_a_sweep_by_its_name(spark, counts):
-    assert isinstance(contender("imf-spark", 3), IMFSparkContender) and "imf-spark" in CONTENDERS
+    assert MODELS["imf-spark"] is imf_spark
     data = Interactions(counts, np.arange(60), np.arange(18))
-    small = IMFSparkContender(0, {"regularization": (0.05, 0.1)}, {**SETTINGS, "iterations": 2})
+    start = {**SETTINGS, "iterations": 2}
+    small = replace(imf_spark(), start=start, grid={"regularization": (0.05, 0.1)})
     table = compare(data, {"imf-spark": small}, max_trials=2)
     assert table.results[0].model == "imf-spark" and 0 < table.results[0].metrics["mpr"] < 50
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CONTENDERS, "imf-spark", lambda seed: small)
-        swept = sweep(data, [3.0], models=["imf-spark"], max_trials=1)
+    swept = sweep(data, [3.0], models={"imf-spark": small}, max_trials=1)
     assert [(p.model, p.settings["alpha"]) for p in swept.points] == [("imf-spark", 3.0)]
-    with pytest.raises(ConfigError, match="popularity has no alpha"):
-        sweep(data, [3.0], models=["popularity"])
 
 
 def test_settings_without_meaning_are_refused(counts):

@@ -1,13 +1,14 @@
 """The models that CF-NADE is compared with, each a `Scorer`.
 
-May import the estimator and all that it may import.
+`fit` takes counts and returns the model. It raises ConfigError if a setting is invalid,
+MissingExtraError if a library is not installed, TrainingError if training fails. May import
+`data`, `metrics`, `beyond` and the foundations.
 """
 
 from __future__ import annotations
 
 from cfnade.baselines.bpr import BPR
-from cfnade.baselines.ease import EASE
-from cfnade.baselines.edlae import EDLAE
+from cfnade.baselines.ease import EASE, EDLAE
 from cfnade.baselines.ials import IALS
 from cfnade.baselines.imf import IMF
 from cfnade.baselines.item_knn import ItemKNN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -10,75 +11,56 @@ from scipy.linalg import svd
 from scipy.sparse.linalg import svds
 from scipy.special import expit
 
-from cfnade.baselines._checks import check_above_zero, check_at_least
-from cfnade.baselines._histories import checked_histories
+from cfnade.baselines.support import checked_histories
 from cfnade.beyond.closed_form import likes_of
+from cfnade.checks import check_above_zero, check_choice, check_whole
 from cfnade.data.feedback import share_logit
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import ConfigError
 
 Loss: TypeAlias = Literal["squared", "logistic"]
 
 
+@dataclass(eq=False)
 class LRec:
     """Scores `F w_u`: a regression of the user's likes on who else likes each item.
 
     "On the Effectiveness of Linear Models for One-Class Collaborative Filtering" (AAAI 2016): items
     are the examples, an item's features are its users, X^T, the targets are the user's likes t,
     and each user's weights minimise `sum_i loss(t_i, x_i . w) + regularization / 2 |w|^2` over all
-    items. Only inner products of items matter, so the features may be turned and cut to the
-    `rank` leading singular vectors, `F = V S` with `X = U S V^T`: exact at full rank, and a new
-    user needs nothing but a history. The logistic loss, the paper's choice, has a free intercept
-    and is minimised by accelerated gradient steps for all users of a block at once; the squared
-    loss has the closed form `scores = t F inv(F^T F + regularization) F^T`, which shrinks each
-    direction by `s^2 / (s^2 + regularization)`.
+    items. Only inner products of items matter, so the features are cut to the `rank` leading
+    singular vectors, `F = V S` with `X = U S V^T`, which is exact at full rank. The logistic loss,
+    the paper's choice, has a free intercept and is minimised by accelerated gradient steps for all
+    users of a block at once; the squared loss has the closed form
+    `scores = t F inv(F^T F + regularization) F^T`.
 
     Args:
-        regularization: Strength of the L2 penalty, above 0.
+        regularization: L2 penalty, above 0.
         loss: `squared` or `logistic`.
         rank: Singular vectors kept.
         steps: Gradient steps of the logistic loss.
 
     Attributes:
         features_: F, (n_items, at most rank).
-        lengths_: Squared singular values, those of the columns of F, (at most rank,).
+        lengths_: Squared singular values, (at most rank,).
     """
 
-    features_: NDArray[np.float32]
-    lengths_: NDArray[np.float32]
-
-    def __init__(
-        self,
-        regularization: float = 100.0,
-        loss: Loss = "squared",
-        rank: int = 512,
-        steps: int = 60,
-    ) -> None:
-        self.regularization = regularization
-        self.loss = loss
-        self.rank = rank
-        self.steps = steps
+    regularization: float = 100.0
+    loss: Loss = "squared"
+    rank: int = 512
+    steps: int = 60
+    features_: NDArray[np.float32] = field(init=False, repr=False)
+    lengths_: NDArray[np.float32] = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> LRec:
-        """Find the features of the items; every count above zero is a like.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-
-        Returns:
-            Itself.
-
-        Raises:
-            ConfigError: If a setting has no meaning.
-        """
-        check_above_zero("LRec", regularization=self.regularization)
-        check_at_least("LRec", 1, rank=self.rank, steps=self.steps)
-        if self.loss not in get_args(Loss):
-            raise ConfigError(f"the loss of LRec is squared or logistic, got {self.loss!r}")
+        """Find the items' features from sparse counts, (n_users, n_items)."""
+        check_above_zero(regularization=self.regularization)
+        check_whole("rank", self.rank, 1)
+        check_whole("steps", self.steps, 1)
+        check_choice("loss", self.loss, get_args(Loss))
         X = likes_of(as_count_matrix(counts))
         if self.rank < min(X.shape) // 2:
             _, S, Vt = svds(X, k=self.rank, v0=np.ones(min(X.shape), dtype=np.float32))
-        else:  # small enough to be had in full
+        else:  # small enough for a full decomposition
             _, S, Vt = svd(X.toarray(), full_matrices=False)
             S, Vt = S[: self.rank], Vt[: self.rank]
         self.features_ = np.ascontiguousarray((Vt * S[:, None]).T, dtype=np.float32)

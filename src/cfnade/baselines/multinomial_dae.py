@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines._checks import check_above_zero, check_at_least, check_share, check_stops
-from cfnade.baselines._histories import checked_histories
+from cfnade.baselines.support import check_stops, checked_histories, copy_at, fit_to_end
 from cfnade.beyond.closed_form import likes_of
+from cfnade.checks import check_above_zero, check_at_least, check_share, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import MissingExtraError, TrainingError
 from cfnade.threads import limited_threads
 
 
+@dataclass(eq=False)
 class MultinomialDAE:
     """Scores `V tanh(W x + b) + d`, with x the user's likes divided by their length.
 
     "Variational Autoencoders for Collaborative Filtering" (WWW 2018), its denoising autoencoder
-    with one hidden layer: it maximises `sum_i t_i log softmax(scores)_i`, t the likes, while a
-    share of the entries of x is left out at random, by Adam. Trained in torch, scored in numpy. The
-    same `random_state` gives the same weights on the same number of threads.
+    with one hidden layer: it maximises `sum_i t_i log softmax(scores)_i`, t the likes, with
+    dropout on x, by Adam. Trained in torch, scored in numpy. The same `random_state` gives the
+    same weights on the same number of threads.
 
     Args:
         n_hidden: Hidden units.
@@ -33,66 +34,34 @@ class MultinomialDAE:
         batch_size: Users per update.
         iterations: Passes over all users.
         random_state: Seed of the first weights, the order of users and dropout.
-        n_threads: For torch; None takes what is available.
+        n_threads: For torch; None uses all available ones.
 
     Attributes:
         weights_: W (n_items, n_hidden), b (n_hidden,), V (n_items, n_hidden) and d (n_items,).
     """
 
-    weights_: tuple[NDArray[np.float32], ...]
-
-    def __init__(
-        self,
-        n_hidden: int = 200,
-        dropout: float = 0.5,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        batch_size: int = 100,
-        iterations: int = 40,
-        random_state: int = 0,
-        n_threads: int | None = None,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.iterations = iterations
-        self.random_state = random_state
-        self.n_threads = n_threads
+    n_hidden: int = 200
+    dropout: float = 0.5
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    batch_size: int = 100
+    iterations: int = 40
+    random_state: int = 0
+    n_threads: int | None = None
+    weights_: tuple[NDArray[np.float32], ...] = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> MultinomialDAE:
-        """Learn the weights; every count above zero is a like.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-
-        Returns:
-            Itself.
-
-        Raises:
-            ConfigError: If a setting has no meaning.
-            MissingExtraError: If torch is not installed.
-            TrainingError: If the loss is no longer finite.
-        """
-        for fitted in self.fits(counts, [self.iterations]):
-            self.__dict__.update(fitted.__dict__)
-        return self
+        """Learn the weights from sparse counts, (n_users, n_items); a count above 0 is a like."""
+        return fit_to_end(self, counts)
 
     def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[MultinomialDAE]:
-        """Train once and stop at several passes on the way: tuning them costs one fit.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-            iterations: Where to stop, ascending; replaces the one of the constructor.
-
-        Yields:
-            A fitted model of its own for each stop, equal to one fitted for as long.
-
-        Raises:
-            ConfigError, MissingExtraError, TrainingError: As in `fit`.
-        """
-        self._check(iterations)
+        """Train once and yield a fitted copy after each of these iterations; see `Iterative`."""
+        check_whole("n_hidden", self.n_hidden, 1)
+        check_whole("batch_size", self.batch_size, 1)
+        check_at_least(0, weight_decay=self.weight_decay)
+        check_above_zero(learning_rate=self.learning_rate)
+        check_share(dropout=self.dropout)
+        check_stops(iterations)
         try:
             import torch
         except ImportError as error:
@@ -140,10 +109,8 @@ class MultinomialDAE:
                 for _ in range(stop - done):
                     run_epoch()
             done = stop
-            fitted = copy.copy(self)
-            fitted.iterations = stop
-            fitted.weights_ = tuple(each.detach().numpy().copy() for each in (W, b, V, d))
-            yield fitted
+            weights = tuple(each.detach().numpy().copy() for each in (W, b, V, d))
+            yield copy_at(self, stop, weights_=weights)
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
@@ -154,10 +121,3 @@ class MultinomialDAE:
         x.data /= np.sqrt(np.repeat(lengths, lengths)).astype(np.float32)
         hidden = np.tanh(x @ W + b)  # (n_users, n_hidden)
         return np.asarray(hidden @ V.T + d)
-
-    def _check(self, iterations: Sequence[int]) -> None:
-        check_at_least("Mult-DAE", 1, n_hidden=self.n_hidden, batch_size=self.batch_size)
-        check_at_least("Mult-DAE", 0, weight_decay=self.weight_decay)
-        check_above_zero("Mult-DAE", learning_rate=self.learning_rate)
-        check_share("Mult-DAE", dropout=self.dropout)
-        check_stops(iterations)

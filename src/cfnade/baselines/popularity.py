@@ -1,27 +1,26 @@
-"""Two floors that any model must beat: popularity, and chance."""
+"""Two floors that any model must beat: popularity and chance."""
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines._histories import checked_histories
+from cfnade.baselines.support import checked_histories
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 
 
+@dataclass(eq=False)
 class Popularity:
-    """Scores an item by how many users interacted with it, the same for everyone.
-
-    Users count once each, however often they came back: ten heavy watchers do not make an
-    item popular.
+    """Scores an item by its number of users, whatever their counts; the same for everyone.
 
     Attributes:
         n_users_per_item_: (n_items,).
     """
 
-    n_users_per_item_: NDArray[np.float32]
+    n_users_per_item_: NDArray[np.float32] = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> Popularity:
         """Count the users of each item in the counts, (n_users, n_items)."""
@@ -36,28 +35,26 @@ class Popularity:
         return np.tile(self.n_users_per_item_, (histories.shape[0], 1))
 
 
+@dataclass(eq=False)
 class RandomScorer:
-    """Scores at random: what chance reaches, MPR about 50 %.
+    """Scores at random: MPR about 50 %.
 
-    A user is only a history here as well, so the numbers are drawn anew for each history and
-    the same history always gets the same ones, whoever is scored along with it.
+    A history always gets the same scores, whichever others are scored with it.
 
     Args:
         rng: Seed or generator.
 
     Attributes:
         n_items_: Number of items seen in `fit`.
-        seed_: What the draws of every history start from.
+        seed_: Drawn in `fit`; combined with each history.
     """
 
-    n_items_: int
-    seed_: int
-
-    def __init__(self, rng: int | np.random.Generator = 0) -> None:
-        self.rng = rng
+    rng: int | np.random.Generator = 0
+    n_items_: int = field(init=False, repr=False)
+    seed_: int = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> RandomScorer:
-        """Take note of the number of items in the counts, (n_users, n_items)."""
+        """Store the number of items in the counts, (n_users, n_items)."""
         self.n_items_ = as_count_matrix(counts).shape[1]
         self.seed_ = int(np.random.default_rng(self.rng).integers(2**32))
         return self

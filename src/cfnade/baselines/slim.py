@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines._checks import check_above_zero
-from cfnade.baselines._histories import checked_histories, plain_csr
-from cfnade.baselines._irspack import irspack_module
+from cfnade.baselines.support import checked_histories, library, plain_csr, threads_or_all
 from cfnade.beyond.closed_form import likes_of
+from cfnade.checks import check_above_zero
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.threads import available_threads
 
 
+@dataclass(eq=False)
 class SLIM:
     """Predicts each item from the user's other items: `scores = x B`, x binary, B sparse.
 
@@ -22,55 +22,35 @@ class SLIM:
     below 0, by coordinate descent, column by column. An empty history scores 0 for every item.
 
     Args:
-        l1: Strength of the L1 penalty, above 0: the larger, the fewer neighbours an item has.
-        l2: Strength of the L2 penalty, above 0.
+        l1: L1 penalty, above 0: the larger, the fewer neighbours an item has.
+        l2: L2 penalty, above 0.
         max_passes: Passes over the items of a column at most.
         tolerance: A column is done when no entry moves by more.
-        n_threads: For `irspack`; None takes what is available.
+        n_threads: For `irspack`; None uses all available ones.
 
     Attributes:
         item_weights_: B, sparse, (n_items, n_items).
     """
 
-    item_weights_: Any
-
-    def __init__(
-        self,
-        l1: float = 1.0,
-        l2: float = 100.0,
-        max_passes: int = 50,
-        tolerance: float = 1e-4,
-        n_threads: int | None = None,
-    ) -> None:
-        self.l1 = l1
-        self.l2 = l2
-        self.max_passes = max_passes
-        self.tolerance = tolerance
-        self.n_threads = n_threads
+    l1: float = 1.0
+    l2: float = 100.0
+    max_passes: int = 50
+    tolerance: float = 1e-4
+    n_threads: int | None = None
+    item_weights_: Any = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> SLIM:
-        """Solve for the item-item weights; every count above zero is a like.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-
-        Returns:
-            Itself.
-
-        Raises:
-            ConfigError: If a setting has no meaning.
-            MissingExtraError: If `irspack` is not installed.
-        """
-        check_above_zero("SLIM", l1=self.l1, l2=self.l2, max_passes=self.max_passes)
+        """Solve for B from sparse counts, (n_users, n_items); a count above 0 is a like."""
+        check_above_zero(l1=self.l1, l2=self.l2, max_passes=self.max_passes)
         counts = as_count_matrix(counts)
         both = self.l1 + self.l2
-        slim = irspack_module("recommenders", "the SLIM baseline").SLIMRecommender(
+        slim = library("irspack.recommenders", "the SLIM baseline").SLIMRecommender(
             plain_csr(counts, 1.0, np.float64),
             alpha=both / counts.shape[0],  # irspack's penalties are per user
             l1_ratio=self.l1 / both,
             n_iter=self.max_passes,
             tol=self.tolerance,
-            n_threads=available_threads() if self.n_threads is None else self.n_threads,
+            n_threads=threads_or_all(self.n_threads),
         )
         slim.learn()
         self.item_weights_ = slim.W.tocsr().astype(np.float32)

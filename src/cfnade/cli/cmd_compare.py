@@ -9,15 +9,20 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
+from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
-from cfnade.compare.contenders import CONTENDERS, CFNADEContender, contender, model_names
 from cfnade.compare.protocol import ProtocolConfig
+from cfnade.compare.registry import CONTENDERS, Registry, contender, named_contenders
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
 from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError
-from cfnade.scale import als  # which adds a contender
+from cfnade.scale import als
+
+MODELS: Registry = {**CONTENDERS, als.NAME: als.imf_spark}
+"""The models that can be named; only the command line knows of the one on Spark."""
 
 ALPHAS = ",".join(f"{alpha:g}" for alpha in DEFAULT_ALPHAS)
+SWEPT = f"cfnade, cfnade-paper, imf, {als.NAME}"
 
 
 def register(app: typer.Typer) -> None:
@@ -54,9 +59,9 @@ def evaluate_command(
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
-    """Judge one CF-NADE model on held-out items, with chance and popularity beside it.
+    """Judge one CF-NADE model on held-out items, with chance and popularity for comparison.
 
-    The settings are taken as given; the number of epochs is found on a validation part.
+    Settings are used as given. The number of epochs is found on a validation part.
     """
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     start = options.starting_from(preset, settings_file)
@@ -72,7 +77,7 @@ def evaluate_command(
             {
                 "random": contender("random", seed),
                 "popularity": contender("popularity", seed),
-                "cfnade": CFNADEContender(seed, start.preset, {}, changes),
+                "cfnade": cfnade(seed, start.preset, {}, changes),
             },
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
@@ -87,7 +92,7 @@ def compare_command(
     test: options.Test = None,
     models: Annotated[
         str,
-        typer.Option(help=f"Names with commas between, or all: {', '.join(CONTENDERS)}."),
+        typer.Option(help=f"Comma-separated names, or all: {', '.join(MODELS)}."),
     ] = ",".join(DEFAULT_MODELS),
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
@@ -103,9 +108,9 @@ def compare_command(
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
-    """Compare models on one split: each tuned on validation, then tested once."""
+    """Compare models on one split. Each is tuned on validation, then tested once."""
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
-    contenders = {name: contender(name, seed) for name in model_names(models)}
+    contenders = named_contenders(models, seed, MODELS)
     with console.job_progress() as on_progress:
         comparison = compare(
             reading.read(data),
@@ -122,12 +127,12 @@ def compare_command(
 def sweep_command(
     data: options.Data,
     test: options.Test = None,
-    alphas: Annotated[str, typer.Option(help="Numbers with commas between.")] = ALPHAS,
+    alphas: Annotated[str, typer.Option(help="Comma-separated numbers.")] = ALPHAS,
     models: Annotated[
-        str, typer.Option(help=f"Names with commas between: cfnade, imf, {als.NAME}.")
+        str, typer.Option(help=f"Comma-separated names of models with an alpha, such as {SWEPT}.")
     ] = ",".join(SWEPT_MODELS),
     figure: Annotated[
-        Path | None, typer.Option(help="Draw the figure there: .svg or .png.")
+        Path | None, typer.Option(help="Where to draw the figure: .svg or .png.")
     ] = None,
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
@@ -144,13 +149,13 @@ def sweep_command(
 ) -> None:
     """Draw the paper's Figure 2: test MPR of CF-NADE and IMF against alpha."""
     if figure is not None and figure.suffix not in (".svg", ".png"):
-        raise ConfigError(f"a figure is an .svg or a .png, got {figure.name!r}")
+        raise ConfigError(f"--figure must end in .svg or .png, got {figure.name!r}")
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     with console.job_progress() as on_progress:
         swept = sweep(
             reading.read(data),
             options.parse_numbers(alphas, "--alphas"),
-            models=model_names(models),
+            models=named_contenders(models, seed, MODELS),
             dataset=options.dataset_name(data),
             test=reading.read_test(test),
             config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
@@ -158,8 +163,7 @@ def sweep_command(
         )
     console.report(console.sweep_table(swept), swept.to_json(), json_file)
     if figure is not None:
-        from cfnade.compare.plot_style import save_figure
-        from cfnade.compare.plots import sweep_plot
+        from cfnade.compare.plots import save_figure, sweep_plot
 
         save_figure(sweep_plot(swept), figure)
         console.say(f"drew {figure}")

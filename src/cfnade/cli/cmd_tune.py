@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +12,7 @@ from rich.table import Table
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
-from cfnade.compare.search_space import SPACE
-from cfnade.compare.tune import N_TRIALS, TuneCallbacks, Tuned, tune
-from cfnade.compare.tuning_study import STUDY
+from cfnade.compare.tune import N_TRIALS, SPACE, STUDY, OnTuneEpoch, Tuned, tune
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
@@ -43,34 +41,40 @@ def tune_command(
     settings: options.Set = None,
     search: Annotated[
         str | None,
-        typer.Option(help=f"Names with commas between, all but those set: {', '.join(SPACE)}."),
+        typer.Option(
+            help=f"Comma-separated settings; by default all that are not set: {', '.join(SPACE)}."
+        ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(help="Settings to try, those before --resume included.", min=1)
+        int, typer.Option(help="Settings to try, including those of a resumed search.", min=1)
     ] = N_TRIALS,
     minutes: Annotated[
-        float | None, typer.Option(help="Begin no further trial after this time.", min=0)
+        float | None, typer.Option(help="Start no trial after this time.", min=0)
     ] = None,
     test_share: Annotated[
         float,
-        typer.Option(help="Share of each user's items to leave alone; 0 if they are elsewhere."),
+        typer.Option(
+            help="Share of each user's items kept for the test; 0 if the test part is elsewhere."
+        ),
     ] = 0.1,
     seed: options.Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted search.")
+    ] = False,
     json_file: options.Json = None,
 ) -> None:
     """Search for settings on a validation part of DATA, for `fit --settings`.
 
-    The first trial is the preset itself. Trials that fall behind are given up early. The best
-    settings so far are always in OUT, and all trials beside it (OUT.study), for --resume. The
-    test part that `evaluate` and `compare` would hold out with this seed is never looked at.
+    The first trial is the preset. Trials that fall behind are pruned. The best settings so far
+    are always in OUT, and all trials in OUT.study, for --resume. The test part that `evaluate`
+    and `compare` hold out with this seed is never used.
     """
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     names = None
     if search is not None:
         names = [name.strip().replace("-", "_") for name in search.split(",") if name.strip()]
     try:
-        with _progress(trials) as callbacks:
+        with _progress(trials) as (on_epoch, on_trial):
             tuned = tune(
                 reading.read(data),
                 out,
@@ -82,36 +86,36 @@ def tune_command(
                 test_share=test_share,
                 seed=seed,
                 resume=resume,
-                callbacks=callbacks,
+                on_epoch=on_epoch,
+                on_trial=on_trial,
             )
     except KeyboardInterrupt:
         kept = f"the best settings so far are in {out}; " if out.exists() else ""
-        console.say(f"stopped; {kept}go on with the same command and --resume ({out}{STUDY})")
+        console.say(f"stopped; {kept}continue with the same command and --resume ({out}{STUDY})")
         raise
-    told = {"dataset": options.dataset_name(data), **tuned.to_json()}
-    console.report(_table(tuned), told, json_file)
+    outcome = {"dataset": options.dataset_name(data), **tuned.to_json()}
+    console.report(_table(tuned), outcome, json_file)
     if tuned.best is not None:
-        console.say(f"wrote {out}, for: cfnade fit ... --settings {out}")
+        console.say(f"wrote {out}; use it with: cfnade fit ... --settings {out}")
 
 
 @contextmanager
-def _progress(n_trials: int) -> Iterator[TuneCallbacks]:
-    """Callbacks that show the trial, its epoch and the best so far."""
+def _progress(n_trials: int) -> Iterator[tuple[OnTuneEpoch, Callable[[Tuned], None]]]:
+    """Callbacks after each epoch and trial that show the progress."""
     with console.progress_bar() as progress:
         task = progress.add_task("reading", total=n_trials)
         best: list[str] = []
 
         def on_epoch(number: int, epoch: Epoch) -> None:
-            found = "".join(best[-1:])
-            told = f"trial {number}, epoch {epoch.number}{found}"
-            progress.update(task, description=told, completed=number - 1)
+            doing = f"trial {number}, epoch {epoch.number}{''.join(best[-1:])}"
+            progress.update(task, description=doing, completed=number - 1)
 
         def on_trial(tuned: Tuned) -> None:
             if tuned.best is not None:
                 best.append(f", best validation MPR {tuned.best.mpr:.2f} %")
             progress.update(task, completed=len(tuned.trials))
 
-        yield TuneCallbacks(on_epoch, on_trial)
+        yield on_epoch, on_trial
 
 
 def _table(tuned: Tuned) -> Table:
@@ -120,9 +124,9 @@ def _table(tuned: Tuned) -> Table:
     n_failed = sum(trial.state == "failed" for trial in tuned.trials)
     failed = f", {n_failed} could not be trained" if n_failed else ""
     table = Table(
-        title=f"{len(tuned.trials)} settings tried, {n_pruned} given up early{failed}",
-        caption=f"The best {SHOWN}, and trial 1, the preset. On validation, lower is better. The "
-        "best of many looks better than it is: cfnade evaluate judges it on the test part.",
+        title=f"{len(tuned.trials)} settings tried, {n_pruned} pruned{failed}",
+        caption=f"The best {SHOWN} and trial 1, the preset. Validation MPR, lower is better. The "
+        "best of many trials is optimistic: cfnade evaluate judges it on the test part.",
         caption_justify="left",
     )
     complete = [trial for trial in tuned.trials if trial.mpr is not None]
@@ -134,8 +138,8 @@ def _table(tuned: Tuned) -> Table:
     table.add_row("MPR %", *(f"{trial.mpr:.3f}" for trial in shown))
     for name in shown[0].settings if shown else ():
         values = (trial.settings[name] for trial in shown)
-        told = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-        table.add_row(name, *told)
+        shown_values = (f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+        table.add_row(name, *shown_values)
     table.add_row("epochs", *(str(trial.best_epoch) for trial in shown))
     table.add_row("seconds", *(f"{trial.seconds:.0f}" for trial in shown))
     return table

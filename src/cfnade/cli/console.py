@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cfnade.compare.comparison import Comparison, OnProgress, Result
-from cfnade.compare.comparison import Progress as JobProgress
+from cfnade.compare.comparison import Comparison, JobProgress, OnProgress, Result
 from cfnade.compare.reliability import reliabilities
-from cfnade.compare.report_sections import Suggestions
+from cfnade.compare.report import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
 from cfnade.fit.pipeline import Callbacks

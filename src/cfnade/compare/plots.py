@@ -1,9 +1,13 @@
-"""The figures of a report: the paper's Figures 1 and 2, the comparison, the training curve."""
+"""The figures of a report: the paper's Figures 1 and 2, comparison, reliability, training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.compare.comparison import Comparison
-from cfnade.compare.plot_style import BAR, BLUE, GREY, INK, ORANGE, canvas, model_looks
 from cfnade.compare.reliability import Calibration, reliabilities
 from cfnade.compare.sweep import Sweep
 from cfnade.data.interactions import Interactions
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,18 +26,122 @@ if TYPE_CHECKING:
 
     from cfnade.model.training import Epoch
 
+# Okabe and Ito's colours, which colour-blind people can distinguish.
+INK, GRID, BAR = "#24292f", "#d0d7de", "#56b4e9"
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#767676"
+CSS_NAMES = {INK: "ink", GRID: "grid", BAR: "bar", BLUE: "blue", ORANGE: "orange"} | {
+    GREEN: "green", PINK: "pink", GREY: "grey"
+}  # fmt: skip
+"""A page may set `--plot-ink` and so on, to suit a dark background."""
+
+MODEL_LOOKS = {
+    "cfnade": ("CF-NADE", BLUE, "o"),
+    "cfnade-paper": ("CF-NADE (paper)", PINK, "D"),
+    "imf": ("IMF", ORANGE, "s"),
+    "imf-spark": ("IMF (Spark)", ORANGE, "D"),
+    "ease": ("EASE", GREEN, "^"),
+    "popularity": ("Popularity", GREY, "v"),
+    "random": ("Random", GREY, "x"),
+}
+"""Label, colour and marker of each model."""
+
+STYLE: dict[Any, Any] = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "svg.fonttype": "none",  # text stays text
+}
+
 MPR_LABEL = "Test MPR, % (lower is better)"
 MAX_BARS, MAX_TITLE = 60, 45
+WIDTH = 4.8
+"""Inches; on a phone the text is then about as large as that of the page."""
+
+
+def model_looks(model: str) -> tuple[str, str, str]:
+    """Label, colour and marker of a model, known or not."""
+    return MODEL_LOOKS.get(model, (model, GREY, "o"))
+
+
+@contextmanager
+def canvas(*, rows: int = 1, height: float = 3.0) -> Iterator[tuple[Figure, list[Axes]]]:
+    """An empty figure with its axes one below the other, in the style of the report.
+
+    It is made without pyplot, so nothing global changes.
+
+    Raises:
+        MissingExtraError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plots", "drawing a figure") from error
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
+        yield figure, list(axes[:, 0])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # saving it again must not move anything
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """The figure as SVG text for a page; the same figure gives the same text.
+
+    It takes the width and colours of the page and has no background. The name must be unique on
+    the page: ids are made from it.
+    """
+    import matplotlib as mpl
+
+    buffer = StringIO()
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].strip()  # without the XML declaration
+    head, body = svg.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    body = re.sub(r'<g id="[^"]*"', "<g", body)  # these ids are the same in every figure
+    for color, css_name in CSS_NAMES.items():
+        body = body.replace(color, f"var(--plot-{css_name}, {color})")
+    return f"{head}>{body}"
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure to a .png or .svg file.
+
+    Raises:
+        ConfigError: If the file's name ends in something else.
+    """
+    import matplotlib as mpl
+
+    kind = Path(path).suffix.lower()
+    if kind not in (".png", ".svg"):
+        raise ConfigError(f"a figure is saved as .png or .svg, got {str(path)!r}; rename it")
+    metadata = {"Date": None} if kind == ".svg" else {"Software": None}
+    with mpl.rc_context({**STYLE, "svg.hashsalt": "cfnade"}):
+        figure.savefig(path, dpi=200, metadata=metadata)
 
 
 def contrasting_items(data: Interactions) -> tuple[int, int]:
-    """Pick two popular items for Figure 1: one that people return to, one they rarely do.
+    """Pick two popular items for Figure 1: one that people return to, then one they do not.
 
-    Among the tenth of the items with the most users, these are the ones with the lowest and the
-    highest share of users with a count of 1; where that is equal, the mean count decides.
-
-    Returns:
-        Their columns, the one that people return to first.
+    Of the tenth of the items with the most users, they have the lowest and the highest share of
+    users with a count of 1; the mean count breaks ties.
 
     Raises:
         DataError: If fewer than two items have users.
@@ -43,7 +150,7 @@ def contrasting_items(data: Interactions) -> tuple[int, int]:
     n_users = np.bincount(item_of, minlength=data.n_items)
     n_used = np.count_nonzero(n_users)
     if n_used < 2:
-        raise DataError(f"a contrast needs two items with users, got {n_used}; bring more data")
+        raise DataError(f"a contrast needs two items with users, got {n_used}; use more data")
     popular = np.argsort(-n_users, kind="stable")[: min(max(2, data.n_items // 10), n_used)]
     n_once = np.bincount(item_of, weights=count == 1, minlength=data.n_items)
     total = np.bincount(item_of, weights=count, minlength=data.n_items)
@@ -59,19 +166,10 @@ def count_histograms(
     count_label: str = "Count",
     user_label: str = "Users",
 ) -> list[Figure]:
-    """Draw the paper's Figure 1: how often users come back to each of some items.
+    """Draw the paper's Figure 1: how often users return to an item, one figure for each item.
 
-    The line shows the relative rating that a count becomes. The figures share their x-axis; the
-    counts above the 95th percentile of the item with the largest ones are gathered in a last bar.
-
-    Args:
-        data: Counts with their ids.
-        items: Columns.
-        count_label: What is counted.
-        user_label: Whom the bars count.
-
-    Returns:
-        One figure for each item.
+    The line shows the relative rating of each count. The figures share their x-axis. Counts above
+    the 95th percentile of the item with the largest ones share the last bar.
     """
     by_item = data.counts.tocsc()
     counts = [by_item.data[slice(*by_item.indptr[item : item + 2])] for item in items]
@@ -107,9 +205,7 @@ def _draw_histogram(axes: Axes, values: NDArray[Any], edges: NDArray[Any]) -> No
 def sweep_plot(sweep: Sweep, *, popularity: float | None = None) -> Figure:
     """Draw the paper's Figure 2: test MPR against alpha, with 95 % intervals.
 
-    Args:
-        sweep: What to draw.
-        popularity: MPR of recommending what is popular, in percent, as a line to compare with.
+    `popularity` is the MPR of popular items in percent, drawn as a line for comparison.
     """
     with canvas() as (figure, [axes]):
         for model in dict.fromkeys(point.model for point in sweep.points):
@@ -151,17 +247,18 @@ def comparison_plot(comparison: Comparison) -> Figure:
 
 
 def reliability_plot(calibration: Calibration) -> Figure:
-    """Draw what came true against the probability told, on logarithmic axes.
+    """Draw the observed share against the predicted probability, on logarithmic axes.
 
-    Every point stands for an equal number of held-out items; on the line, what was told holds.
+    Every point stands for the same number of held-out items; points on the line are calibrated.
     """
-    looks = {"calibrated": (BLUE, "o"), "weighting undone": (ORANGE, "s"), "sigmoid": (GREY, "x")}
+    looks = zip((BLUE, ORANGE, GREY), "osx", strict=True)
     with canvas(height=3.6) as (figure, [axes]):
         drawn = []
-        for label, found in reliabilities(calibration).items():
+        for (label, found), (color, marker) in zip(
+            reliabilities(calibration).items(), looks, strict=True
+        ):
             points = [point for point in found.points if min(point) > 0]
             if points:
-                color, marker = looks[label]
                 axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
                 drawn += points
         ends = (min(map(min, drawn), default=0.1), 1.0)
@@ -171,24 +268,20 @@ def reliability_plot(calibration: Calibration) -> Figure:
         axes.minorticks_off()
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: f"{100 * value:g}\N{NO-BREAK SPACE}%")
-        axes.set_xlabel("Probability told")
-        axes.set_ylabel("Share that came true")
+        axes.set_xlabel("Predicted")
+        axes.set_ylabel("Observed")
         figure.legend(loc="outside upper left", ncols=3)
     return figure
 
 
 def training_plot(epochs: Sequence[Epoch], *, best_epoch: int | None = None) -> Figure:
-    """Draw the loss of every epoch and, where there was validation, its MPR.
-
-    Args:
-        epochs: What training reported.
-        best_epoch: Number of the epoch to mark.
+    """Draw the loss of every epoch and its validation MPR, if any, with the best epoch marked.
 
     Raises:
         DataError: If there are no epochs.
     """
     if not epochs:
-        raise DataError("there are no epochs to draw; a model that was loaded keeps none")
+        raise DataError("there are no epochs to draw; a loaded model has none")
     curves = [("Training loss", {epoch.number: epoch.loss for epoch in epochs}, ORANGE)]
     looks = {e.number: e.validation_mpr for e in epochs if e.validation_mpr is not None}
     if looks:

@@ -1,4 +1,4 @@
-"""The protocol of a comparison: which pairs are known and held out, and how they are judged."""
+"""The protocol of a comparison: which pairs are held out, and how models are judged on them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 RatingsFrom: TypeAlias = Literal["train", "all"]
 
 A_FEW = 0.01
-"""Share of pairs that may be there by mistake: pairs of train in a fixed test part, above which
-events were parted; pairs of several events in a single session."""
+"""Share of pairs that may be exceptions when a fixed test part is classified."""
 
-
-_TOLD = {
-    "events": "as if events were, too (--validation-by pairs if your counts are not of events)",
-    "sessions": "as if the last session of each user were, as nothing is in the test twice "
-    "(--validation-by events if it is of a longer period, pairs if your counts are not of events)",
+_SPLIT_NOTES = {
+    "events": "the test part repeats pairs of train, so validation is split by events too; use "
+    "--validation-by pairs if your counts are not events",
+    "sessions": "the test part looks like the last session of each user, so validation is split by "
+    "sessions too; use --validation-by events if it is a longer period, or pairs if your counts "
+    "are not events",
 }
 
 
@@ -52,32 +52,29 @@ class ProtocolConfig:
     """How pairs are held out and judged."""
 
     test_share: float = 0.1
-    """Of each user's items (10 % in the paper)."""
+    """Share of each user's items (10 % in the paper)."""
 
     validation_share: float = 0.1
-    """Of each user's items that are left; a fixed test part that is a session says itself how large
-    the one for validation is."""
+    """Share of each user's other items; taken from the test part if that is a session."""
 
     validation_users: int = 2_000
-    """Hold out for validation from this many users at most, drawn at random: enough to choose
-    settings by, and the more pairs are left to fit on."""
+    """Users to validate on at most, drawn at random."""
 
     validation_by: HoldOutBy | None = None
-    """What is held out for validation: pairs, all alike; events, so that items come that are new to
-    a user; or sessions, items that are new and belong together. None does as the test does: a
-    fixed test part that has pairs of train in it was parted by events, as by time, and with
-    unseen items to rank only those new to the user are left of it; if it has everything once,
-    where train has counts, it is one session; any other was parted by pairs."""
+    """Hold out validation by pairs; by events, so that items are new to a user; or by sessions, new
+    items that belong together. None mirrors the test: a fixed test part that repeats pairs of
+    train is split by events, or by sessions if in addition it has nothing twice while train has;
+    any other is split by pairs."""
 
     seed: int = 0
     """Of the split."""
 
     candidates: Candidates = "unseen"
-    """Rank the items that are not in the user's history, or all items."""
+    """Rank items that are not in the user's history, or all items."""
 
     ratings_from: RatingsFrom = "train"
-    """Fit the relative ratings on the known pairs alone, or on all pairs, the held-out ones
-    included: the paper's order, which lets a little of the test into the training ratings."""
+    """Fit the relative ratings on the known pairs, or on all pairs as in the paper, which leaks a
+    little of the test into the training ratings."""
 
     def __post_init__(self) -> None:
         if self.ratings_from not in ("train", "all"):
@@ -92,7 +89,7 @@ class ProtocolConfig:
 
 
 class Protocol:
-    """One split of one data set: gives out validation freely, and test one model at a time."""
+    """One split of one data set: gives access to validation, and tests final models."""
 
     def __init__(
         self,
@@ -112,7 +109,7 @@ class Protocol:
         """
         self.config = config = config or ProtocolConfig()
         self.facts: dict[str, Any] = {**asdict(config), "is_fixed_split": test is not None}
-        """All there is to say about the split, for the record."""
+        """The facts of the split, for the record."""
         if test is None:
             self._split = split_counts(
                 data.counts,
@@ -127,8 +124,8 @@ class Protocol:
             self._split = self._fixed_split(data, test)
         if self._split.validation.nnz == 0:
             raise DataError(
-                "nobody has enough items for a validation part, so no setting can be chosen: it "
-                f"takes {MIN_ITEMS} that are not held out for the test; bring more data"
+                "no user has enough items for a validation part, so no setting can be chosen: "
+                f"{MIN_ITEMS} must be left after the test is held out; use more data"
             )
         self.facts |= {
             f"n_{part}_pairs": int(getattr(self._split, part).nnz)
@@ -136,7 +133,7 @@ class Protocol:
         }
         self.facts["n_test_users"] = int(np.count_nonzero(np.diff(self._split.test.indptr)))
         self.known = self._split.known
-        """What a final model may be fitted on: train and validation, (n_users, n_items)."""
+        """Train and validation together, for the final fit, (n_users, n_items)."""
         self.relative_rating: RelativeRating | None = None
         """Distributions that every model must use; None lets each fit its own."""
         if config.ratings_from == "all":
@@ -144,7 +141,7 @@ class Protocol:
             self.relative_rating = RelativeRating().fit(everything)
 
     def _fixed_split(self, data: Interactions, test: Interactions) -> Split:
-        """The given test part, in the rows and columns of the training part."""
+        """The given test part, aligned with the rows and columns of the training part."""
         aligned = align(test, data)
         held_out = aligned.counts
         n_overlap = int(overlap(data.counts, held_out).nnz)
@@ -157,15 +154,15 @@ class Protocol:
             held_out = without_overlap(data.counts, held_out)
         if aligned.n_dropped_pairs:
             logger.warning(
-                "%s of %s are left out: of an unknown user %s, of an unknown item %s",
+                "%s of %s are left out: %s with an unknown user, %s with an unknown item",
                 f"{aligned.n_dropped_pairs:,}",
                 n_of(test.n_pairs, "test pair"),
                 f"{aligned.n_unknown_user_pairs:,}",
                 f"{aligned.n_unknown_item_pairs:,}",
             )
         if n_overlap:
-            what = "left out" if self.config.candidates == "unseen" else "kept, as all are ranked"
-            logger.warning("in train as well, and %s: %s", what, n_of(n_overlap, "test pair"))
+            what = "left out" if self.config.candidates == "unseen" else "kept"
+            logger.warning("%s also in train, %s", n_of(n_overlap, "test pair"), what)
         if held_out.nnz == 0:
             raise DataError(
                 f"nothing is left to test on: of {test.n_pairs} test pairs "
@@ -174,9 +171,9 @@ class Protocol:
             )
         by = self.config.validation_by
         if by is None and self.config.candidates == "unseen":
-            by = _parted_by(data.counts, aligned.counts, n_overlap)
+            by = _split_by(data.counts, aligned.counts, n_overlap)
             if by != "pairs":
-                logger.warning("so validation is held out %s", _TOLD[by])
+                logger.warning(_SPLIT_NOTES[by])
         self.facts["validation_by"] = by or "pairs"
         is_tested = np.diff(held_out.indptr) > 0  # (n_users,)
         if by == "sessions":
@@ -186,14 +183,14 @@ class Protocol:
             share=self.facts["validation_share"],
             by=by or "pairs",
             n_users=self.config.validation_users,
-            among=_who_can_be_asked(data.counts, is_tested, by or "pairs"),
+            among=_users_to_validate(data.counts, is_tested, by or "pairs"),
             rng=self.config.seed,
         )
         return Split(train, validation, held_out)
 
     @property
     def validation(self) -> Validation:
-        """What settings may be chosen on."""
+        """The data to choose settings on."""
         return Validation(self._split.train, self._split.validation, self.relative_rating)
 
     def test(self, scorer: Scorer) -> Evaluation:
@@ -214,8 +211,8 @@ class Protocol:
         return judge_probabilities(scorer, calibrator, self.known, unseen, rng=self.config.seed)
 
 
-def _parted_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOutBy:
-    """How a fixed test part was parted from train, told from what is in it more than once."""
+def _split_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOutBy:
+    """How a fixed test part was split from train, judging by repeated pairs."""
     if n_overlap <= A_FEW * test.nnz:
         return "pairs"
     repeated = [float((part.data > 1).mean()) for part in (train, test)]
@@ -224,28 +221,28 @@ def _parted_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOut
 
 
 def _share_of(train: CountMatrix, test: CountMatrix, is_tested: NDArray[np.bool_]) -> float:
-    """How much of all that tested users have is their session, half at most."""
+    """The session's share of the items of tested users, at most a half."""
     n_in_session = np.diff(test.indptr)[is_tested].sum()
     n_items = np.diff(as_count_matrix(train + test).indptr)[is_tested].sum()
     return min(float(n_in_session / n_items), 0.5)
 
 
-def _who_can_be_asked(
+def _users_to_validate(
     train: CountMatrix, is_tested: NDArray[np.bool_], by: HoldOutBy
 ) -> NDArray[np.bool_]:
-    """Tested users with enough items to hold some out; all with enough, if no tested user has."""
+    """Tested users with enough items to hold some out; if there are none, all with enough."""
     has_enough: NDArray[np.bool_] = np.diff(train.indptr) >= MIN_ITEMS
     if by == "sessions":
         user_of = np.repeat(np.arange(train.shape[0]), np.diff(train.indptr))
         has_enough &= np.bincount(user_of, train.data <= 1.0, minlength=train.shape[0]) > 0
     if not (has_enough & is_tested).any():
-        logger.warning("no tested user has enough items, so validation is held out from others")
+        logger.warning("no tested user has enough items, so other users are validated on")
         return has_enough
     return has_enough & is_tested
 
 
 def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:
-    """Give the validation pairs of all but some users back to train."""
+    """Give the validation pairs of all but `n_users` users back to train."""
     rng = np.random.default_rng([seed, 1])  # apart from the split's own draws
     validation = sample_users(split.validation, n_users, rng)
     return Split(as_count_matrix(split.known - validation), validation, split.test)

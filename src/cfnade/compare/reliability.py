@@ -15,60 +15,60 @@ from cfnade.errors import DataError
 from cfnade.scorer import Scorer
 
 N_BINS = 20
-"""Of the calibration error: an equal number of pairs in each."""
+"""Bins of the calibration error, with the same number of pairs each."""
 
 N_POINTS = 10
-"""Of a reliability plot: an equal number of held-out pairs at each."""
+"""Points of a reliability plot, with the same number of held-out pairs each."""
 
 MOST_PAIRS = 10_000_000
-"""Of users and items not in their history that are judged; the users are drawn at random."""
+"""Pairs judged at most; users are drawn at random."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How one kind of probability holds."""
+    """How well one kind of value holds as a probability."""
 
     brier: float
     """Mean of `(probability - outcome)^2` over all pairs."""
 
     brier_skill: float
-    """1 - Brier score over that of always telling the base rate: 0 is that, 1 is perfect."""
+    """1 - Brier score / that of always predicting the base rate; 1 is perfect."""
 
     ece: float
-    """Expected calibration error: the mean, over bins with an equal number of pairs, of the
-    distance between the mean probability and the share that came true."""
+    """Expected calibration error: mean distance between the mean probability and the observed
+    share, over bins with the same number of pairs."""
 
     mean_probability: float
-    """Over all pairs; to compare with the base rate."""
+    """Over all pairs; compare it with the base rate."""
 
     points: list[tuple[float, float]]
-    """Mean probability and share that came true, ascending, of groups of pairs that hold an equal
-    number of held-out ones each: what a reliability plot shows."""
+    """Mean probability and observed share, ascending, of groups of pairs with the same number of
+    held-out ones: the points of a reliability plot."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the probabilities of one model hold, before and after calibration."""
+    """How well the values of one model hold as probabilities, before and after calibration."""
 
     n_users: int
     n_pairs: int
-    """Of these users and the items not in their history."""
+    """Pairs of these users and items not in their history."""
 
     base_rate: float
     """Share of the pairs that were held out."""
 
     calibrated: Reliability
-    """What `ImplicitCFNADE.probability` gives."""
+    """The probability, as `ImplicitCFNADE.probability` gives it."""
 
     unweighted: Reliability
-    """The sigmoid with only the weighting of likes undone, `p / (p + c (1 - p))`."""
+    """The sigmoid of the score with the weighting of likes undone, `p / (p + c (1 - p))`."""
 
     sigmoid: Reliability
-    """The network's own, which `recommend` gives."""
+    """The sigmoid of the score, which only ranks."""
 
 
 def reliabilities(calibration: Calibration) -> dict[str, Reliability]:
-    """All three by their labels."""
+    """The three by label."""
     return {
         "calibrated": calibration.calibrated,
         "weighting undone": calibration.unweighted,
@@ -84,17 +84,17 @@ def judge_probabilities(
     *,
     rng: int | np.random.Generator = 0,
 ) -> Calibration:
-    """Compare probabilities with what came true, over all items not in the histories.
+    """Compare probabilities with outcomes, over all items not in the histories.
 
     Args:
-        scorer: Gives logits.
-        calibrator: Turns them into probabilities.
-        histories: Counts that the scorer is given, (n_users, n_items).
-        held_out: Counts that it has not seen, (n_users, n_items).
-        rng: Seed or generator, where not all users are looked at.
+        scorer: Its scores are logits.
+        calibrator: Turns scores into probabilities.
+        histories: Counts that the scorer sees, (n_users, n_items).
+        held_out: Counts that it does not see, (n_users, n_items).
+        rng: Seed or generator, for drawing users.
 
     Returns:
-        Figures for the calibrated probabilities, and for two that are not.
+        Figures for the probabilities, and for two uncalibrated values.
 
     Raises:
         DataError: If nothing is held out.
@@ -122,7 +122,7 @@ def judge_probabilities(
 
 
 def reliability(probability: NDArray[np.float64], came_true: NDArray[np.bool_]) -> Reliability:
-    """Judge probabilities, (n_pairs,), by what came true, (n_pairs,)."""
+    """Compare probabilities, (n_pairs,), with outcomes, (n_pairs,)."""
     order = np.argsort(probability, kind="stable")
     p, y = probability[order], came_true[order].astype(np.float64)
     n, rate = p.size, float(y.mean())
@@ -140,7 +140,7 @@ def reliability(probability: NDArray[np.float64], came_true: NDArray[np.bool_]) 
 
 
 def _points(p: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, float]]:
-    """Points of the plot; from the highest probabilities down, so that none is left over there."""
+    """Points of the plot, from the highest probabilities down, so that none is left over there."""
     n_true = np.cumsum(y[::-1])
     n_points = int(min(N_POINTS, n_true[-1]))
     if n_points == 0:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from cfnade.compare.comparison import OnProgress, Progress
-from cfnade.compare.contenders import (
-    STRENGTHS,
-    CFNADEContender,
-    Contender,
-    HasAlpha,
-    IMFContender,
-    contender,
-)
+from cfnade.compare.comparison import JobProgress, OnProgress
+from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.registry import STRENGTHS, contender
 from cfnade.data.feedback import check_alpha
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
@@ -66,7 +60,7 @@ def sweep(
     data: Interactions,
     alphas: Sequence[float] = DEFAULT_ALPHAS,
     *,
-    models: Sequence[str] = SWEPT_MODELS,
+    models: Sequence[str] | Mapping[str, Contender] = SWEPT_MODELS,
     dataset: str = "data",
     test: Interactions | None = None,
     config: ProtocolConfig | None = None,
@@ -76,18 +70,18 @@ def sweep(
 ) -> Sweep:
     """Test MPR of the models at each alpha.
 
-    At each alpha the other settings that depend on it (IMF's regularisation and iterations,
-    CF-NADE's epochs) are chosen on validation. The figure shows test MPR, as the paper's does;
-    no alpha is chosen by it.
+    At each alpha the settings that depend on it (IMF's regularisation and iterations, CF-NADE's
+    epochs) are chosen on validation. The figure shows test MPR, as the paper's does; no alpha is
+    chosen by it.
 
     Args:
         data: All counts, or the training part if `test` is given.
         alphas: Rates of confidence.
-        models: Names of contenders that have an alpha.
+        models: Names, or contenders by name; each must have an alpha.
         dataset: A name for the outcome.
         test: A fixed test part.
         config: How pairs are held out and judged.
-        settings: By model, what to hold fixed, such as a comparison's choice.
+        settings: By model, settings to start from, such as those that a comparison chose.
         max_trials: Settings that a model may try at each alpha.
         on_progress: Called as the job goes on.
 
@@ -95,22 +89,24 @@ def sweep(
         The points of the figure.
 
     Raises:
-        ConfigError: If there is no alpha, one has no meaning, or a model has none.
+        ConfigError: If there is no alpha, one is invalid, or a model has none.
     """
     if not alphas:
         raise ConfigError("a sweep needs at least one alpha")
     for alpha in alphas:
         check_alpha(alpha)
     protocol = Protocol(data, test, config)
+    if not isinstance(models, Mapping):
+        models = {name: contender(name, protocol.config.seed) for name in models}
     notify = on_progress or (lambda progress: None)
     points = []
     for done, alpha in enumerate(alphas):
-        candidates = _contenders(models, alpha, protocol.config.seed, settings or {})
-        for name, candidate in candidates.items():
-            notify(Progress(f"{name} at alpha {alpha:g}", "search", done, len(alphas)))
-            search = candidate.search(protocol.validation, max_trials=max_trials)
+        for name, candidate in models.items():
+            swept = _at_alpha(name, candidate, alpha, (settings or {}).get(name, {}))
+            notify(JobProgress(f"{name} at alpha {alpha:g}", "search", done, len(alphas)))
+            search = swept.search(protocol.validation, max_trials=max_trials)
             started = time.perf_counter()
-            fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
+            fitted = swept.fit(protocol.known, search.best.settings, protocol.relative_rating)
             seconds = time.perf_counter() - started
             evaluation = protocol.test(fitted)
             points.append(
@@ -128,30 +124,18 @@ def sweep(
     return Sweep(dataset, list(alphas), protocol.facts, points)
 
 
-def _contenders(
-    models: Sequence[str], alpha: float, seed: int, settings: dict[str, dict[str, Any]]
-) -> dict[str, Contender]:
-    """The models with alpha held fixed, starting from what was chosen at another."""
-    chosen = settings.get("imf", {})
-    strength = 20.0
-    if "regularization" in chosen:
-        strength = chosen["regularization"] / math.sqrt(1.0 + chosen["alpha"])
-    start = {
-        "factors": chosen.get("factors", 128),
-        "alpha": alpha,
-        "strength": min(STRENGTHS, key=lambda known: abs(math.log(known / strength))),
-    }
-    changes = {**settings.get("cfnade", {}), "alpha": alpha}
-    changes.pop("max_epochs", None)  # found anew at each alpha
-    known: dict[str, Contender] = {
-        "cfnade": CFNADEContender(seed, grid={}, changes=changes),
-        "imf": IMFContender(seed, {"strength": STRENGTHS}, start),
-    }
-    return {name: known.get(name) or _at_alpha(name, alpha, seed) for name in models}
-
-
-def _at_alpha(name: str, alpha: float, seed: int) -> Contender:
-    candidate = contender(name, seed)
-    if not isinstance(candidate, HasAlpha):
+def _at_alpha(name: str, candidate: Contender, alpha: float, chosen: dict[str, Any]) -> Contender:
+    """The contender with alpha held fixed, starting from settings chosen at another alpha."""
+    if "alpha" not in {**candidate.start, **candidate.grid}:
         raise ConfigError(f"{name} has no alpha to sweep; leave it out")
-    return candidate.at_alpha(alpha)
+    if name == "cfnade":  # one fit for each alpha, which finds the number of epochs
+        held = {key: value for key, value in chosen.items() if key != "max_epochs"}
+        return replace(candidate, grid={}).holding(**{**held, "alpha": alpha})
+    if name == "imf":  # only the regularisation is searched again
+        strength = 20.0
+        if "regularization" in chosen:
+            strength = chosen["regularization"] / math.sqrt(1.0 + chosen["alpha"])
+        nearest = min(STRENGTHS, key=lambda known: abs(math.log(known / strength)))
+        start = {"factors": chosen.get("factors", 128), "alpha": alpha, "strength": nearest}
+        return replace(candidate, start=start, grid={"strength": STRENGTHS})
+    return candidate.holding(alpha=alpha)

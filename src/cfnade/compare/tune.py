@@ -1,7 +1,7 @@
-"""The search for settings behind `cfnade tune`: optuna, on validation, kept in a file.
+"""`cfnade tune`: a longer search for CF-NADE's settings with optuna, which can be interrupted.
 
-`cfnade.metrics.search` has the short search that every model of a comparison gets; this one is
-for CF-NADE alone, longer, and can be interrupted.
+The study is kept in optuna's journal file beside the settings file. Every trial is appended, so
+finished trials survive whatever stops the search.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from cfnade.compare.protocol import Protocol, ProtocolConfig
-from cfnade.compare.search_space import SPACE
-from cfnade.compare.tuning_study import TuneTrial, finished, need_optuna, open_study, quiet
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import HoldOutBy, hold_out
 from cfnade.data.summary import fingerprint
-from cfnade.errors import ConfigError, DataError, TrainingError
+from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.pipeline import Callbacks
 from cfnade.fit.settings_file import SettingsFile, write_settings
@@ -37,25 +35,68 @@ if TYPE_CHECKING:
     from cfnade.model.training import Epoch
 
 N_TRIALS = 30
-"""Settings to try, unless told otherwise."""
-
 N_RANDOM = 8
-"""Trials at random before the sampler goes by what it has seen."""
+"""First trials, drawn at random before the sampler learns from results."""
+
+WARM_UP = 6
+"""Epochs before a trial may be pruned: slow starters are often the best at the end."""
+
+STUDY = ".study"
+"""Appended to the name of the settings file."""
+
+
+class Range(NamedTuple):
+    """Any number between two; `is_log` draws factors rather than differences."""
+
+    low: float
+    high: float
+    is_log: bool = False
+
+
+SPACE: Mapping[str, Range | list[Any]] = {
+    "alpha": Range(1.0, 300.0, is_log=True),
+    "item_l2": Range(0.01, 3.0, is_log=True),
+    "dropout": Range(0.0, 0.7),
+    "learning_rate": Range(1e-3, 2e-2, is_log=True),
+    "context_share": Range(0.2, 0.8),
+    "n_hidden": [64, 128, 256, 512],
+    "direct_dropout": Range(0.0, 0.8),
+}
+"""The searched settings. Others keep the preset's value: a fit finds its
+epochs and readout, and more networks or smaller batches only trade time for accuracy."""
+
+
+@dataclass(frozen=True)
+class TuneTrial:
+    """One choice of settings and its result."""
+
+    number: int
+    """From 1; the first is the preset."""
+
+    state: Literal["complete", "pruned", "failed"]
+    mpr: float | None
+    """On validation in percent, at the best epoch with the readout; None if not complete."""
+
+    settings: dict[str, Any]
+    """The searched ones."""
+
+    best_epoch: int | None
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search has come to."""
+    """The outcome of a search."""
 
     file: Path
     """The settings file."""
 
     trials: list[TuneTrial] = field(repr=False)
-    """All that are done, those of earlier runs included, in their order."""
+    """All finished ones in order, those of earlier runs included."""
 
     @property
     def best(self) -> TuneTrial | None:
-        """The one with the lowest validation MPR, if any is complete."""
+        """The trial with the lowest validation MPR, if any is complete."""
         complete = [trial for trial in self.trials if trial.mpr is not None]
         return min(complete, key=lambda trial: trial.mpr or 0.0, default=None)
 
@@ -68,15 +109,10 @@ class Tuned:
         }
 
 
-@dataclass(frozen=True)
-class TuneCallbacks:
-    """Who wants to hear of the progress."""
+OnTuneEpoch: TypeAlias = Callable[[int, "Epoch"], None]
+"""Called after every epoch with the trial's number."""
 
-    on_epoch: Callable[[int, Epoch], None] | None = None
-    """Called after every epoch with the trial's number."""
-
-    on_trial: Callable[[Tuned], None] | None = None
-    """Called after every trial."""
+_Fit: TypeAlias = Callable[[Mapping[str, Any], Callable[["Epoch"], None]], ImplicitCFNADE]
 
 
 def tune(
@@ -91,181 +127,129 @@ def tune(
     test_share: float = 0.1,
     seed: int = 0,
     resume: bool = False,
-    callbacks: TuneCallbacks | None = None,
+    on_epoch: OnTuneEpoch | None = None,
+    on_trial: Callable[[Tuned], None] | None = None,
 ) -> Tuned:
     """Search for settings on a validation part, and write the best to a file.
 
-    The first trial is the preset as it is, so that the outcome is no worse on validation. The
-    file is written anew after every trial: whatever stops the search, the best so far is there.
-    All trials are kept beside it (OUT.study), for `resume`.
+    The first trial is the preset, so the outcome is no worse on validation. The file is written
+    after every trial, and all trials are kept in OUT.study for `resume`.
 
-    A test part is left out, the one that `evaluate` and `compare` hold out with the same seed and
-    share: no trial trains on it or is judged by it. Trials train on the rest without a validation
-    part, by which they are judged. The same seed, data and number of threads give the same
-    settings, interrupted or not (but for the limit of time).
+    The test part that `evaluate` and `compare` hold out with the same seed and share is left out
+    of the search. The same seed, data and number of threads give the same settings, interrupted
+    or not, unless `minutes` ends the search.
 
     Args:
         data: Counts with their ids.
         out: The settings file to write.
         preset: Settings to start from.
-        changes: Settings that differ from it and are not searched.
-        search: Names of the settings to search, of `cfnade.compare.search_space.SPACE`; None takes
-            all but those in `changes`.
+        changes: Settings that differ from the preset and are not searched.
+        search: Settings to search, of `SPACE`; None searches all that are not in `changes`.
         n_trials: Settings to try, those of earlier runs included.
-        minutes: Begin no further trial after this time; None for no limit.
-        test_share: Of each user's items to leave out; 0 if the test part is elsewhere.
+        minutes: Start no trial after this time; None for no limit.
+        test_share: Share of each user's items to leave out; 0 if the test part is elsewhere.
         seed: Of the split, the search and the models.
-        resume: Go on with the search that is kept beside `out`.
-        callbacks: For progress.
+        resume: Continue the search that is kept beside `out`.
+        on_epoch: Called after every epoch with the trial's number.
+        on_trial: Called after every trial.
 
     Returns:
         All trials.
 
     Raises:
         DataError: If nothing can be held out.
-        ConfigError: If a setting has no meaning, there is a search already and it is not to be
-            resumed, or it is one of other data or settings.
+        ConfigError: If a setting is invalid, a search exists already and `resume` is not set, or
+            it is one of other data or settings.
         MissingExtraError: If optuna or torch is not installed.
         TrainingError: If no trial could be trained.
     """
-    need_optuna()
-    out = Path(out)
-    changes, callbacks = dict(changes or {}), callbacks or TuneCallbacks()
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("optuna", "tune", "searching for settings") from error
+    out, changes = Path(out), dict(changes or {})
     names = _searched(search, changes)
-    ImplicitCFNADE.from_preset(preset, **changes)  # to know now what has no meaning
-    facts = {
-        "data_sha256": fingerprint(data)["sha256"],
-        "seed": seed,
-        "test_share": test_share,
-    }
+    base = ImplicitCFNADE.from_preset(preset, **changes)  # refuses invalid settings now
+    facts = {"data_sha256": fingerprint(data)["sha256"], "seed": seed, "test_share": test_share}
     job = {**facts, "preset": preset, "fixed": dict(changes), "searched": names}
-    validation = _validation(data, test_share, changes.get("validation_by", "pairs"), seed)
-    if ImplicitCFNADE.from_preset(preset, **changes).item_l2 is None:  # fixed, or where it starts
-        changes["item_l2"] = usual_item_l2(validation.train.nnz, *data.counts.shape)
+    part = _validation(data, test_share, changes.get("validation_by", "pairs"), seed)
+    if base.item_l2 is None:  # fixed, or where its search starts
+        changes["item_l2"] = usual_item_l2(part.train.nnz, *data.counts.shape)
+    kept = ImplicitCFNADE.from_preset(preset, **changes).get_params()
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-    with quiet(), _interrupted_between_updates() as check:
-        study = open_study(out, job, resume=resume)
-        trials = finished(study)
-        while len(trials) < n_trials and (deadline is None or time.monotonic() < deadline):
+    with _quiet_optuna(), _interrupted_between_updates() as check:
+
+        def fit(settings: Mapping[str, Any], on_epoch: Callable[[Epoch], None]) -> ImplicitCFNADE:
+            # One network is enough to compare settings.
+            given = {"random_state": seed, "n_networks": 1, **changes, **settings}
+            callbacks = Callbacks(on_epoch=on_epoch, on_step=lambda step, n_steps: check())
+            model = ImplicitCFNADE.from_preset(preset, **given)
+            return model.fit(part.train, validation=part.held_out, callbacks=callbacks)
+
+        study = _open_study(out, job, resume=resume)
+        tuned = Tuned(out, _finished(study))
+        while len(tuned.trials) < n_trials and (deadline is None or time.monotonic() < deadline):
             check()
-            _run_trial(study, _Attempt(preset, changes, names, validation, seed), callbacks, check)
-            tuned = Tuned(out, trials := finished(study))
-            if tuned.best is not None:
-                _write(tuned, SettingsFile(changes, preset, facts))
-            if callbacks.on_trial is not None:
-                callbacks.on_trial(tuned)
-    tuned = Tuned(out, trials)
-    if tuned.best is None and trials:
-        raise TrainingError(f"none of {len(trials)} settings could be trained; see the log for why")
-    if tuned.best is not None and not out.exists():
-        _write(tuned, SettingsFile(changes, preset, facts))
+            _run_trial(study, {name: kept[name] for name in names}, fit, seed, on_epoch)
+            tuned = Tuned(out, _finished(study))
+            _write(tuned, SettingsFile(changes, preset, facts))
+            if on_trial is not None:
+                on_trial(tuned)
+    if tuned.best is None and tuned.trials:
+        raise TrainingError(
+            f"none of {len(tuned.trials)} settings could be trained; see the log for why"
+        )
+    _write(tuned, SettingsFile(changes, preset, facts))
     return tuned
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """One fit with the settings that a trial chooses."""
-
-    preset: str
-    changes: Mapping[str, Any]
-    searched: Sequence[str]
-    validation: Validation
-    seed: int
-
-    def settings(self, trial: Trial, *, is_first: bool) -> dict[str, Any]:
-        """The trial's choice; the first is the preset, even where that lies outside the space."""
-        kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
-        return {
-            name: kept[name]
-            if is_first and not SPACE[name].holds(kept[name])
-            else SPACE[name].suggest(trial, name)
-            for name in self.searched
-        }
-
-    def start(self) -> dict[str, Any]:
-        """What the first trial is to choose."""
-        kept = ImplicitCFNADE.from_preset(self.preset, **self.changes).get_params()
-        return {name: kept[name] for name in self.searched if SPACE[name].holds(kept[name])}
-
-    def run(
-        self,
-        settings: Mapping[str, Any],
-        on_epoch: Callable[[Epoch], None],
-        check: Callable[[], None],
-    ) -> ImplicitCFNADE:
-        """Fit, and judge on validation; `check` is called after every update."""
-        model = ImplicitCFNADE.from_preset(
-            self.preset,
-            # One network is enough to tell settings apart.
-            **{"random_state": self.seed, "n_networks": 1, **self.changes, **settings},
-        )
-        return model.fit(
-            self.validation.train,
-            validation=self.validation.held_out,
-            callbacks=Callbacks(on_epoch=on_epoch, on_step=lambda step, n_steps: check()),
-        )
+def in_space(name: str, value: Any) -> bool:
+    """Whether the search could choose this value of a setting."""
+    space = SPACE[name]
+    if isinstance(space, list):
+        return value in space
+    return isinstance(value, (int, float)) and space.low <= value <= space.high
 
 
-@contextmanager
-def _interrupted_between_updates() -> Iterator[Callable[[], None]]:
-    """Let Ctrl-C take effect between updates, not while the study is being written.
-
-    A second one takes effect at once.
-
-    Yields:
-        What raises KeyboardInterrupt if Ctrl-C was pressed.
-    """
-    asked: list[int] = []
-
-    def ask(number: int, frame: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    def check() -> None:
-        if asked:
-            raise KeyboardInterrupt
-
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield check  # Ctrl-C is somebody else's
-        return
-    signal.signal(signal.SIGINT, ask)
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def _suggest(trial: Trial, name: str) -> Any:
+    space = SPACE[name]
+    if isinstance(space, list):
+        return trial.suggest_categorical(name, space)
+    value = trial.suggest_float(name, space.low, space.high, log=space.is_log)
+    return float(f"{value:.3g}")  # three digits read well in a file
 
 
 def _run_trial(
-    study: Study, attempt: _Attempt, callbacks: TuneCallbacks, check: Callable[[], None]
+    study: Study, usual: Mapping[str, Any], fit: _Fit, seed: int, notify: OnTuneEpoch | None
 ) -> None:
-    """Choose settings, fit with them, and tell the study."""
+    """Choose settings, fit with them, and add the result to the study."""
     from optuna import TrialPruned
     from optuna.samplers import TPESampler
     from optuna.trial import TrialState
 
-    number = len(finished(study)) + 1
-    # A sampler of its own for every trial, so that a resumed search goes on as if it had not
-    # been interrupted: what is chosen follows from the seed and the trials that are done.
-    drawn = np.random.SeedSequence([attempt.seed, number]).generate_state(1)
+    number = len(_finished(study)) + 1
+    # A new sampler for every trial: a resumed search then continues as if never interrupted.
+    drawn = np.random.SeedSequence([seed, number]).generate_state(1)
     study.sampler = TPESampler(seed=int(drawn[0]), n_startup_trials=N_RANDOM)
     if number == 1 and not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-        study.enqueue_trial(attempt.start())
+        study.enqueue_trial({n: value for n, value in usual.items() if in_space(n, value)})
     trial = study.ask()
-    settings = attempt.settings(trial, is_first=number == 1)
+    settings = {  # the first trial is the preset, even where that is outside the space
+        name: value if number == 1 and not in_space(name, value) else _suggest(trial, name)
+        for name, value in usual.items()
+    }
     trial.set_user_attr("settings", settings)
 
     def on_epoch(epoch: Epoch) -> None:
-        if callbacks.on_epoch is not None:
-            callbacks.on_epoch(number, epoch)
+        if notify is not None:
+            notify(number, epoch)
         if epoch.validation_mpr is not None:
             trial.report(epoch.validation_mpr, epoch.number)
             if trial.should_prune():
                 raise TrialPruned
 
     try:
-        model = attempt.run(settings, on_epoch, check)
+        model = fit(settings, on_epoch)
         if model.validation_mpr_ is None:
             raise TrainingError("no epoch was validated; raise max_epochs or lower validate_every")
     except TrialPruned:
@@ -273,7 +257,7 @@ def _run_trial(
     except TrainingError as error:
         trial.set_user_attr("error", str(error))
         study.tell(trial, state=TrialState.FAIL)
-    except BaseException:  # interrupted, or wrong settings: as if it had not begun
+    except BaseException:  # interrupted, or invalid settings: as if it had not begun
         study.tell(trial, state=TrialState.FAIL)
         raise
     else:
@@ -281,10 +265,122 @@ def _run_trial(
         study.tell(trial, model.validation_mpr_)
 
 
+def _finished(study: Study) -> list[TuneTrial]:
+    """The trials that were not interrupted, in order."""
+    from optuna.trial import TrialState
+
+    trials: list[TuneTrial] = []
+    for trial in study.get_trials(deepcopy=False):
+        is_complete = trial.state == TrialState.COMPLETE
+        is_pruned = trial.state == TrialState.PRUNED
+        if is_complete or is_pruned or "error" in trial.user_attrs:
+            trials.append(
+                TuneTrial(
+                    len(trials) + 1,
+                    "complete" if is_complete else "pruned" if is_pruned else "failed",
+                    trial.value if is_complete else None,
+                    trial.user_attrs["settings"],
+                    trial.user_attrs.get("best_epoch"),
+                    round(trial.duration.total_seconds(), 3) if trial.duration else 0.0,
+                )
+            )
+    return trials
+
+
+def _open_study(out: Path, job: dict[str, Any], *, resume: bool) -> Study:
+    """The study beside `out`, a new one or the one to resume; another job's is refused."""
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import TrialState
+
+    path = out.with_name(out.name + STUDY)
+    if resume and not path.exists():
+        raise ConfigError(f"there is no search to resume, no {path}; leave out --resume")
+    if not resume and path.exists():
+        raise ConfigError(
+            f"there is a search in {path} already; continue it with --resume, or delete the file"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _drop_torn_line(path)
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            study_name="cfnade",
+            direction="minimize",
+            load_if_exists=True,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=WARM_UP),
+        )
+    except OSError as error:
+        raise DataError(f"cannot keep a search in {path}: {error.strerror}") from error
+    except (ValueError, KeyError, AssertionError) as error:
+        raise ConfigError(f"cannot read the search in {path} ({error}); delete it") from error
+    known = study.user_attrs.get("job", job)
+    for name, value in job.items():
+        if known.get(name) != value:
+            raise ConfigError(
+                f"the search in {path} is another one: its {name} is {known.get(name)!r}, not "
+                f"{value!r}; use the same, or another --out"
+            )
+    study.set_user_attr("job", job)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)  # of a run that was killed
+    return study
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off a half-written last line, past which optuna cannot read."""
+    content = path.read_bytes() if path.exists() else b""
+    if content and not content.endswith(b"\n"):
+        path.write_bytes(content[: content.rfind(b"\n") + 1])
+
+
+@contextmanager
+def _quiet_optuna() -> Iterator[None]:
+    """Show optuna's warnings, but no line for every trial."""
+    from optuna import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@contextmanager
+def _interrupted_between_updates() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C take effect between updates, not while the study is written.
+
+    Yields a function that raises KeyboardInterrupt after Ctrl-C. A second Ctrl-C acts at once.
+    """
+    pressed = threading.Event()
+
+    def on_signal(number: int, frame: object) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    def check() -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield check  # the caller handles Ctrl-C
+        return
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _write(tuned: Tuned, found: SettingsFile) -> None:
-    """Write the best settings, with how they were found."""
+    """Write the best settings, if any, and how they were found."""
     best = tuned.best
-    assert best is not None
+    if best is None:
+        return
     first = tuned.trials[0]
     search = {
         **found.search,
@@ -297,8 +393,8 @@ def _write(tuned: Tuned, found: SettingsFile) -> None:
     write_settings(
         tuned.file,
         SettingsFile({**found.settings, **best.settings}, found.preset, search),
-        remarks="Found by cfnade tune. The number of epochs and the readout are not here: every\n"
-        "fit finds them. For: cfnade fit DATA --settings THIS --out MODEL",
+        remarks="Found by cfnade tune. Every fit finds its own number of epochs and readout.\n"
+        "To use it: cfnade fit DATA --settings THIS --out MODEL",
     )
 
 
@@ -307,24 +403,19 @@ def _searched(search: Sequence[str] | None, changes: Mapping[str, Any]) -> list[
         return [name for name in SPACE if name not in changes]
     for name in search:
         if name not in SPACE:
-            raise ConfigError(f"{name!r} is not searched; choose from {', '.join(SPACE)}")
+            raise ConfigError(f"{name!r} cannot be searched; choose from {', '.join(SPACE)}")
         if name in changes:
-            raise ConfigError(f"{name} is both fixed and to be searched; decide which")
+            raise ConfigError(f"{name} is both fixed and searched; choose one")
     return list(dict.fromkeys(search))
 
 
 def _validation(data: Interactions, test_share: float, by: HoldOutBy, seed: int) -> Validation:
-    """What settings may be chosen on: the data without the test part of a comparison."""
+    """The validation part of a comparison; without a test part if `test_share` is 0."""
     config = ProtocolConfig(test_share=test_share or 0.1, validation_by=by, seed=seed)
     if test_share != 0:
         return Protocol(data, config=config).validation
-    train, held_out = hold_out(
-        data.counts,
-        share=config.validation_share,
-        by=by,
-        n_users=config.validation_users,
-        rng=seed,
-    )
+    share, n_users = config.validation_share, config.validation_users
+    train, held_out = hold_out(data.counts, share=share, by=by, n_users=n_users, rng=seed)
     if held_out.nnz == 0:
-        raise DataError("no user has enough items for a validation part; bring more data")
+        raise DataError("no user has enough items for a validation part; use more data")
     return Validation(train, held_out)

@@ -1,4 +1,4 @@
-"""Choosing settings on validation: one search for every model, so that none is favoured."""
+"""The search over settings on validation: one for every model, so that none is favoured."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import TrainingError
 from cfnade.metrics.evaluate import evaluate
-from cfnade.metrics.formulas import cost_of
 from cfnade.scorer import Scorer
-
-if TYPE_CHECKING:
-    from cfnade.answer.probability import Calibrator
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Validation:
-    """All that settings may be chosen on. There is no test part in it, so none can leak in."""
+    """What settings are chosen on. It has no test part, so none can leak in."""
 
     train: CountMatrix
     """Counts to fit on, (n_users, n_items)."""
@@ -50,61 +46,48 @@ class Validation:
         ).metrics
 
     def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:
-        """What settings came to, from the model fitted with them on `train`."""
+        """Judge a model that was fitted with these settings on `train`."""
         metrics = self.metrics(scorer)
         return Trial(settings, metrics["mpr"], metrics)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of settings and what it came to."""
+    """One choice of settings and its result."""
 
     settings: dict[str, Any]
-    """Chosen, and found on the way, such as the number of epochs."""
+    """Chosen, or found by the fit, such as the number of epochs."""
 
     cost: float
-    """On validation, the lowest is the best: MPR in percent in a comparison, what `choose_by` says
-    within a fit."""
+    """On validation, lower is better: MPR in percent in a comparison."""
 
     metrics: dict[str, float] = field(default_factory=dict)
-    """Several, on validation, if they were looked at."""
+    """On validation; may be empty."""
 
     stops: tuple[Trial, ...] = field(default=(), repr=False)
-    """All that were judged along the fit, if it was judged on its way."""
+    """One for each iteration at which the fit was judged."""
 
-    calibrator: Calibrator | None = field(default=None, repr=False)
-    """What makes probabilities of the scores, fitted on validation; None if there are none."""
+    extra: Any = field(default=None, repr=False)
+    """Whatever the attempt wants to pass on; the search ignores it."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """All choices that were tried."""
+    """All trials of a search."""
 
     trials: list[Trial] = field(repr=False)
-    """In the order they were tried."""
+    """In order."""
 
     seconds: float
-    """All of them took."""
 
     @property
     def best(self) -> Trial:
-        """The one of least cost."""
+        """The trial with the lowest cost."""
         return min(self.trials, key=lambda trial: trial.cost)
-
-    def best_by(self, metric: str) -> Trial:
-        """The one that is best by a metric, of all that were judged, on their way or at last.
-
-        Trials that were judged by MPR alone stand back; if all were, it is `best`.
-        """
-        judged = [each for trial in self.trials for each in (trial.stops or (trial,))]
-        judged = [each for each in judged if metric in each.metrics]
-        return min(
-            judged, key=lambda each: cost_of(metric, each.metrics[metric]), default=self.best
-        )
 
 
 OnTrial = Callable[[int, int, Trial], None]
-"""Called after each trial with how many are done, how many there can be at most, and the trial."""
+"""Called after each trial with the number done, the most there can be, and the trial."""
 
 
 def coordinate_search(
@@ -116,18 +99,21 @@ def coordinate_search(
     on_trial: OnTrial | None = None,
     other_starts: Sequence[Mapping[str, Any]] = (),
 ) -> Search:
-    """Walk along one setting at a time, as long as it gets better, until no step helps.
+    """Change one setting at a time, as long as the cost falls, until no step lowers it.
 
     Args:
         attempt: Fits with some settings and judges on validation.
         start: First settings; each in its row of the grid.
-        grid: Values of each setting in order, in the order in which settings are walked along.
-        max_trials: Stop after so many.
-        on_trial: Called after each.
-        other_starts: Changes to `start` that are tried as well; the walk begins at the best.
+        grid: Values of each setting in order; settings are searched in this order.
+        max_trials: Stop after this many.
+        on_trial: Called after each trial.
+        other_starts: Changes to `start` that are tried too; the search goes on from the best.
 
     Returns:
-        What was tried.
+        All trials.
+
+    Raises:
+        TrainingError: If every trial failed.
     """
     started = time.perf_counter()
     trials: dict[tuple[int, ...], Trial] = {}
@@ -150,9 +136,9 @@ def coordinate_search(
     starts = [{**start, **changes} for changes in ({}, *other_starts)]
     places = [tuple(list(grid[n]).index(first[n]) for n in names) for first in starts]
     place = min(places, key=cost_at)
-    is_better_somewhere = True
-    while is_better_somewhere:
-        is_better_somewhere = False
+    has_moved = True
+    while has_moved:
+        has_moved = False
         for axis, name in enumerate(names):
             for step in (1, -1):
                 here = place
@@ -162,8 +148,8 @@ def coordinate_search(
                         break
                     here = there
                 if here != place:
-                    place, is_better_somewhere = here, True
-                    break  # it got better in this direction; the other is where it came from
+                    place, has_moved = here, True
+                    break  # it came from the other direction
     search = Search(list(trials.values()), time.perf_counter() - started)
     if math.isinf(search.best.cost):
         raise TrainingError(f"none of {len(trials)} settings could be fitted; see the log for why")

@@ -10,27 +10,25 @@ settings of one do not carry over to the other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.baselines._histories import checked_histories
-from cfnade.compare.contenders import CONTENDERS
+from cfnade.baselines.support import checked_histories
+from cfnade.compare.contender import Contender
 from cfnade.data.feedback import check_alpha, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, TrainingError
-from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scale.cluster import spark_session
-from cfnade.scorer import Scorer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "imf-spark"
+"""Of the contender, in commands."""
 
 _MOST_BYTES = 64 << 20  # of normal equations to solve at once
 
@@ -161,46 +159,15 @@ class IMFSpark:
         return found.astype(np.float32)
 
 
-@dataclass(frozen=True)
-class IMFSparkContender:
-    """IMF on Spark with 256 factors, as in the paper; regularisation and alpha are searched."""
-
-    seed: int = 0
-    grid: dict[str, Any] = field(
-        default_factory=lambda: {
+def imf_spark(seed: int = 0) -> Contender:
+    """IMF on Spark as a contender: 256 factors, as in the paper."""
+    return Contender(
+        IMFSpark,
+        {"factors": 256, "alpha": 30.0, "regularization": 0.1},
+        {
             "regularization": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
             "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
-        }
+        },
+        fixed={"random_state": seed},
+        uses_ratings=True,
     )
-    start: dict[str, Any] = field(
-        default_factory=lambda: {"factors": 256, "alpha": 30.0, "regularization": 0.1}
-    )
-
-    def search(
-        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
-    ) -> Search:
-        """Choose regularisation and alpha."""
-
-        def attempt(settings: dict[str, Any]) -> Trial:
-            scorer = self.fit(validation.train, settings, validation.relative_rating)
-            return Trial(settings, validation.mpr(scorer))
-
-        return coordinate_search(
-            attempt, self.start, self.grid, max_trials=max_trials, on_trial=on_trial
-        )
-
-    def fit(
-        self, known: CountMatrix, settings: dict[str, Any], relative_rating: RelativeRating | None
-    ) -> Scorer:
-        """Fit on everything that may be known."""
-        return IMFSpark(**settings, relative_rating=relative_rating, random_state=self.seed).fit(
-            known
-        )
-
-    def at_alpha(self, alpha: float) -> IMFSparkContender:
-        """The same with alpha held fixed, for a sweep."""
-        grid = {name: values for name, values in self.grid.items() if name != "alpha"}
-        return IMFSparkContender(self.seed, grid, {**self.start, "alpha": alpha})
-
-
-CONTENDERS[NAME] = IMFSparkContender

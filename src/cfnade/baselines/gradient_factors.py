@@ -1,23 +1,72 @@
-"""Models with a vector for each user: whose history is whose, and vectors for new histories."""
+"""What BPR and logistic MF share: `implicit`'s factors at several stops, and new users' vectors.
+
+Both learn a vector for each training user. A history from training gets that vector; any other
+history gets the vector that minimises the model's loss, given the item factors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
+from cfnade.baselines.support import library
 from cfnade.data.interactions import CountMatrix
+from cfnade.errors import TrainingError
+
+Factors = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Of users, (n_users, k), and of items, (n_items, k)."""
 
 _NEWTON_STEPS = 50
 
 
-class KnownUsers:
-    """Finds the training user who has a given history, if there is one.
+def factors_at_stops(
+    name: str,
+    make: Callable[..., Any],
+    settings: dict[str, Any],
+    user_items: Any,
+    stops: Sequence[int],
+) -> list[Factors]:
+    """Fit a model of `implicit` on one thread and keep its factors at each stop.
 
-    Of several users with the same history the first is found: they are told apart by nothing.
+    Args:
+        name: Of the model, for the error message.
+        make: Its class.
+        settings: Its settings, without the iterations.
+        user_items: In the form that `implicit` takes, (n_users, n_items).
+        stops: Iterations, ascending.
+
+    Returns:
+        The factors after each stop.
+
+    Raises:
+        TrainingError: If factors are not finite.
     """
+    failure = library("implicit.recommender_base", name).ModelFitError
+    kept: list[Factors] = []
+
+    def keep(iteration: int, *ignored: Any) -> None:
+        if iteration + 1 in stops:
+            kept.append((model.user_factors.copy(), model.item_factors.copy()))
+
+    with threadpool_limits(1, "blas"):  # implicit warns when BLAS has threads of its own
+        model = make(**settings, iterations=stops[-1], num_threads=1)
+        try:
+            model.fit(user_items, show_progress=False, callback=keep)
+        except failure as error:
+            raise TrainingError(
+                f"{name} ended in NaN; lower the learning rate (now {model.learning_rate:g}) or "
+                f"raise the regularization (now {model.regularization:g})"
+            ) from error
+    return kept
+
+
+class KnownUsers:
+    """Finds the training user who has a given history: the first one if several do."""
 
     def __init__(self, counts: CountMatrix) -> None:
         self._row_of: dict[bytes, int] = {}
@@ -35,8 +84,8 @@ class KnownUsers:
         Args:
             histories: (n_histories, n_items).
             trained: The vectors of the training users, (n_users, k).
-            new_vector: Gives the vector of a history that nobody in training had, or an empty
-                one, as one row, (1, n_items).
+            new_vector: Gives the vector of a history, (1, n_items), that is empty or not from
+                training.
 
         Returns:
             (n_histories, k).

@@ -1,9 +1,8 @@
 """The nested protocol of the accuracy benchmark: choose, freeze, then test.
 
-Three steps that hand on as little as they can. `choose` is given a `Validation`, in which there
-is no test part, and gives a `Choice`: settings and nothing else. `judge` fits them with several
-seeds and looks at the test. `against` tells whether two models differ on it. A choice never
-sees a judgement, so that no setting can follow from one.
+`choose` gets a `Validation`, which has no test part, and returns a `Choice`: settings and nothing
+else. `judge` fits them with several seeds and looks at the test. `against` says whether two models
+differ significantly. A choice never sees a judgement, so no setting can follow from one.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from cfnade.compare.contenders import Contender
+from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
 from cfnade.errors import ConfigError
 from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
-from cfnade.metrics.formulas import UserSums
-from cfnade.metrics.search import Trial, Validation
+from cfnade.metrics.formulas import UserSums, cost_of
+from cfnade.metrics.search import Search, Trial, Validation
 
 Verdict: TypeAlias = Literal["win", "loss", "within noise"]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen on validation, and how."""
+    """Settings chosen on validation."""
 
     settings: dict[str, Any]
     validation: dict[str, float]
@@ -37,8 +36,6 @@ class Choice:
     """Tried."""
 
     search_seconds: float
-    """All of them took."""
-
     at_edge: tuple[str, ...] = ()
     """Settings that ended at an end of their grid."""
 
@@ -48,11 +45,11 @@ def choose(
 ) -> dict[str, Choice]:
     """Choose settings on validation.
 
-    One search, which follows MPR; of what it judged, the best by each metric is chosen.
+    One search, which follows MPR. Of all that it judged, the best by each metric is chosen.
 
     Args:
-        candidate: Whose settings.
-        validation: All that they may be chosen on.
+        candidate: The model.
+        validation: The data to choose on.
         max_trials: Settings to try at most.
         by: Metrics, `mpr` among them or not.
 
@@ -70,14 +67,22 @@ def choose(
             _at_edge(candidate, trial.settings),
         )
 
-    return {
-        metric: choice(search.best if metric == "mpr" else search.best_by(metric)) for metric in by
-    }
+    return {metric: choice(best_by(search, metric)) for metric in by}
+
+
+def best_by(search: Search, metric: str) -> Trial:
+    """The best trial by a metric, of all that were judged along a fit or at its end.
+
+    For MPR, or if no trial has the metric, it is the best of the search.
+    """
+    judged = [each for trial in search.trials for each in (trial.stops or (trial,))]
+    judged = [each for each in judged if metric in each.metrics and metric != "mpr"]
+    return min(judged, key=lambda each: cost_of(metric, each.metrics[metric]), default=search.best)
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What a choice reached on test."""
+    """The figures of a choice on test."""
 
     seeds: list[int]
     """Of the final fits."""
@@ -150,7 +155,7 @@ def judge(
 def against(
     mine: UserSums, theirs: UserSums, metric: str, *, n_bootstrap: int = 2000, rng: int = 0
 ) -> tuple[float, tuple[float, float], Verdict]:
-    """Whether a model wins over another on the same users, by a paired bootstrap.
+    """Whether a model is significantly better than another on the same users (paired bootstrap).
 
     Args:
         mine: The metric's parts, user by user.
@@ -174,13 +179,12 @@ def against(
 
 
 def _at_edge(candidate: Contender, settings: dict[str, Any]) -> tuple[str, ...]:
-    """Settings at an end of their grid, where the search could not go on; choices of kind aside."""
+    """Numeric settings that ended at an end of their grid, where the search could not go on."""
     found = []
-    for name, values in getattr(candidate, "grid", {}).items():
+    for name, values in candidate.grid.items():
         is_scale = len(values) > 2 and all(isinstance(v, (int, float)) for v in values)
         if is_scale and settings.get(name) in (values[0], values[-1]):
             found.append(name)
-    stops = getattr(candidate, "stops", None) or getattr(candidate, "iterations", None)
-    if stops and settings.get("iterations") == stops[-1]:
+    if candidate.stops and settings.get("iterations") == candidate.stops[-1]:
         found.append("iterations")
     return tuple(found)

@@ -1,99 +1,57 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.baselines import IALS, ItemKNN
-from cfnade.compare.baseline_contenders import BASELINES, GridContender, ials_regularization
-from cfnade.compare.contenders import contender
+from cfnade.baselines import ItemKNN
+from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.registry import (
+    CONTENDERS,
+    contender,
+    ials_regularization,
+    named_contenders,
+)
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
+from cfnade.errors import ConfigError
 from cfnade.metrics.search import Validation
+from tests.taste_groups import group_counts
+
+BASELINES = [name for name in CONTENDERS if not name.startswith("cfnade")]
 
 
 @pytest.fixture(scope="module")
 def protocol() -> Protocol:
-    from tests.test_estimator import group_counts
-
     return Protocol(Interactions.from_matrix(group_counts()))
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", [n for n in BASELINES if n not in ("random", "popularity")])
 def test_each_baseline_can_be_searched_fitted_and_tested(protocol, name) -> None:
-    search = BASELINES[name](0).search(protocol.validation, max_trials=2)
+    search = contender(name).search(protocol.validation, max_trials=2)
     assert len(search.trials) == 2
     assert all(math.isfinite(trial.cost) for trial in search.trials)
-    fitted = BASELINES[name](0).fit(protocol.known, search.best.settings, None)
+    fitted = contender(name).fit(protocol.known, search.best.settings, None)
     assert protocol.test(fitted).metrics["mpr"] < 50
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_start_is_in_its_grid_with_room_on_the_way(name) -> None:
-    contender = BASELINES[name](0)
-    for setting, values in contender.grid.items():
-        assert contender.start[setting] in values
+    candidate = contender(name)
+    for setting, values in candidate.grid.items():
+        assert candidate.start[setting] in values
         assert len(set(values)) == len(values) >= 2
-    assert list(contender.stops) == sorted(contender.stops)
-
-
-def test_the_stop_with_the_lowest_mpr_is_chosen_and_fitted_for_as_long(protocol) -> None:
-    contender = GridContender(
-        IALS,
-        {"factors": 2, "regularization": 1e-3},
-        {"regularization": (1e-3,)},
-        stops=(1, 2, 3),
-        fixed={"random_state": 3},
-        uses_ratings=True,
-    )
-    best = contender.search(protocol.validation, max_trials=1).best
-    train = protocol.validation.train
-    by_stop = {
-        stop: protocol.validation.mpr(
-            IALS(2, regularization=1e-3, random_state=3, iterations=stop).fit(train)
-        )
-        for stop in (1, 2, 3)
-    }
-    assert best.cost == min(by_stop.values())
-    assert best.settings["iterations"] == min(by_stop, key=by_stop.get)
-
-
-def test_a_fit_is_not_followed_further_once_it_gets_worse(protocol) -> None:
-    judged = []
-
-    class Worsening:
-        def fits(self, counts, stops):
-            for stop in stops:
-                judged.append(stop)
-                yield Fitted(stop)
-
-    class Fitted:
-        def __init__(self, stop: int) -> None:
-            self.iterations = stop
-
-        def scores(self, histories):
-            """Right at first, then ever more at random."""
-            noise = np.random.default_rng(0).random(histories.shape)
-            truth = (protocol.validation.train + protocol.validation.held_out).toarray()
-            rows = np.flatnonzero(np.diff(protocol.validation.held_out.indptr))
-            return truth[rows] / self.iterations**2 + noise * self.iterations
-
-    contender = GridContender(Worsening, {}, {}, stops=(1, 2, 4, 8, 16, 32))
-    search = contender.search(protocol.validation, max_trials=1)
-    assert search.best.settings == {"iterations": 1}
-    assert judged == [1, 2, 4]
+    assert list(candidate.stops) == sorted(candidate.stops)
 
 
 def test_ratings_of_all_pairs_reach_the_models_that_weigh_counts(protocol) -> None:
-    from tests.test_estimator import group_counts
-
     config = ProtocolConfig(ratings_from="all")
     everything = Protocol(Interactions.from_matrix(group_counts()), config=config)
-    contender = BASELINES["knn"](0)
-    fitted = contender.fit(everything.known, {}, everything.relative_rating)
+    fitted = contender("knn").fit(everything.known, {}, everything.relative_rating)
     assert isinstance(fitted, ItemKNN)
     assert fitted.relative_rating_ is everything.relative_rating
 
@@ -127,3 +85,27 @@ def test_few_users_are_not_penalised_into_being_all_alike(name):
     train, held_out = hold_out(counts, share=0.2, rng=0)
     found = contender(name).search(Validation(train, held_out), max_trials=10)
     assert found.best.cost < 25.0  # popularity is at 50
+
+
+def test_the_regularisation_of_imf_grows_with_the_root_of_alpha(protocol) -> None:
+    imf = replace(contender("imf"), grid={}, stops=(1,))
+    for alpha, expected in ((8.0, 15.0), (99.0, 50.0)):
+        held = imf.holding(factors=2, alpha=alpha, strength=5.0)
+        search = held.search(protocol.validation, max_trials=1)
+        assert search.best.settings["regularization"] == expected
+
+
+def test_all_stands_for_every_model_but_chance() -> None:
+    assert list(named_contenders("all")) == [name for name in CONTENDERS if name != "random"]
+    assert list(named_contenders("random, all,imf"))[:2] == ["random", "popularity"]
+    assert list(named_contenders("imf,,imf")) == ["imf"]
+    with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):
+        named_contenders("imf,svd")
+
+
+def test_a_registry_may_have_more_models() -> None:
+    registry = {**CONTENDERS, "mine": lambda seed: Contender(ItemKNN, {"neighbours": seed})}
+    assert named_contenders("mine", 7, registry)["mine"].start == {"neighbours": 7}
+    assert "mine" not in named_contenders("all", 0, registry)
+    with pytest.raises(ConfigError, match="no model 'mine'"):
+        contender("mine")

@@ -1,0 +1,228 @@
+"""The models that can be compared, by name, with the grids in which their settings are searched.
+
+Grids are wide enough that the best value is seldom at an end; searches start where the methods'
+own papers, or ml-1m and lastfm-2k, would have them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cfnade.baselines import (
+    BPR,
+    EASE,
+    EDLAE,
+    IALS,
+    IMF,
+    SLIM,
+    ItemKNN,
+    LogisticMF,
+    LRec,
+    MultinomialDAE,
+    Popularity,
+    RandomScorer,
+)
+from cfnade.compare.cfnade_contender import cfnade
+from cfnade.compare.contender import Contender
+from cfnade.data.interactions import CountMatrix
+from cfnade.errors import ConfigError
+
+Registry = Mapping[str, Callable[[int], Contender]]
+"""By model name, what makes its contender from a seed."""
+
+STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
+"""Of IMF, see `imf_regularization`."""
+
+WEAK_START = {"strength": 3.0}
+"""A second start of IMF and iALS, for few users: the usual strength would make them all alike."""
+
+
+def imf_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
+    """IMF's settings, with the regularisation in place of the strength.
+
+    The best regularisation grows about as the root of 1 + alpha. The strength is the
+    regularisation divided by that root, so it can be searched apart from alpha.
+    """
+    root = math.sqrt(1.0 + settings["alpha"])
+    return _in_place_of_strength(settings, round(settings["strength"] * root, 1))
+
+
+def ials_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
+    """IALS's settings, with the regularisation in place of the strength.
+
+    The mean penalty of a factor is `strength * sqrt(alpha0)`, whatever nu and alpha0 are. With
+    `nu=0` and `alpha0 = 1 / alpha` that is IMF's `strength * sqrt(alpha)`, divided by alpha as
+    the whole loss is.
+    """
+    alpha0, nu = settings["alpha0"], settings["nu"]
+    n_users, n_items = counts.shape
+    of_users = np.diff(counts.indptr) + alpha0 * n_items
+    of_items = np.bincount(counts.indices, minlength=n_items) + alpha0 * n_users
+    mean = float(np.mean(np.concatenate([of_users, of_items]) ** nu))
+    penalty = settings["strength"] * math.sqrt(alpha0) / mean
+    return _in_place_of_strength(settings, float(f"{penalty:.4g}"))
+
+
+def lrec_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
+    """LRec's settings, with the regularisation in place of the strength.
+
+    The curvature of the logistic loss is about the share of likes times that of the squared
+    loss, and so is its penalty.
+    """
+    strength = settings["strength"]
+    if settings["loss"] == "logistic":
+        strength *= counts.nnz / (counts.shape[0] * counts.shape[1])
+    return _in_place_of_strength(settings, float(f"{strength:.4g}"))
+
+
+def _in_place_of_strength(settings: dict[str, Any], regularization: float) -> dict[str, Any]:
+    others = {name: value for name, value in settings.items() if name != "strength"}
+    return {**others, "regularization": regularization}
+
+
+CONTENDERS: Registry = {
+    "random": lambda seed: Contender(RandomScorer, fixed={"rng": seed}),
+    "popularity": lambda seed: Contender(Popularity),
+    "ease": lambda seed: Contender(
+        EASE,
+        {"regularization": 1e3},
+        {"regularization": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)},
+    ),
+    "imf": lambda seed: Contender(
+        IMF,
+        {"factors": 128, "alpha": 30.0, "strength": 20.0},
+        {
+            "strength": STRENGTHS,
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+            "factors": (32, 64, 128, 256, 512),
+        },
+        stops=(2, 3, 5, 8, 12, 20, 30),
+        fixed={"random_state": seed},
+        uses_ratings=True,
+        other_starts=(WEAK_START,),
+        translate=imf_regularization,
+    ),
+    "ials": lambda seed: Contender(
+        IALS,
+        {"factors": 128, "alpha0": 0.03, "strength": 14.0, "nu": 1.0, "weigh_counts": True},
+        {
+            "strength": (3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0),
+            "alpha0": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "nu": (0.0, 0.5, 1.0),
+            "weigh_counts": (False, True),
+            "factors": (32, 64, 128, 256, 512),
+        },
+        stops=(2, 4, 8, 12, 20, 30, 50),
+        fixed={"random_state": seed},
+        uses_ratings=True,
+        other_starts=(WEAK_START,),
+        translate=ials_regularization,
+    ),
+    "edlae": lambda seed: Contender(
+        EDLAE,
+        {"regularization": 300.0, "dropout": 0.5},
+        {
+            "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
+            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98),
+        },
+    ),
+    "slim": lambda seed: Contender(
+        SLIM,
+        {"l1": 1.0, "l2": 100.0},
+        {
+            "l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+            "l1": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+        },
+    ),
+    "lrec": lambda seed: Contender(
+        LRec,
+        {"strength": 300.0, "loss": "squared"},
+        {
+            "strength": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
+            "loss": ("squared", "logistic"),
+        },
+        translate=lrec_regularization,
+    ),
+    "knn": lambda seed: Contender(
+        ItemKNN,
+        {"neighbours": 200, "similarity": "cosine", "weigh_counts": False},
+        {
+            "similarity": ("bm25", "cosine", "tfidf"),
+            "neighbours": (20, 50, 100, 200, 500, 1000, 2000),
+            "weigh_counts": (False, True),
+        },
+        uses_ratings=True,
+    ),
+    "logistic-mf": lambda seed: Contender(
+        LogisticMF,
+        {"factors": 64, "alpha": 3.0, "regularization": 3.0},
+        {
+            "regularization": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+            "alpha": (0.3, 1.0, 3.0, 10.0, 30.0),
+            "factors": (16, 32, 64, 128, 256),
+        },
+        stops=(5, 10, 20, 40, 80),
+        fixed={"random_state": seed},
+        uses_ratings=True,
+    ),
+    "bpr": lambda seed: Contender(
+        BPR,
+        {"factors": 64, "learning_rate": 0.05, "regularization": 0.01},
+        {
+            "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1),
+            "learning_rate": (0.01, 0.02, 0.05, 0.1, 0.2),
+            "factors": (16, 32, 64, 128),
+        },
+        stops=(5, 10, 20, 40, 80, 160),
+        fixed={"random_state": seed},
+    ),
+    "mult-dae": lambda seed: Contender(
+        MultinomialDAE,
+        {"n_hidden": 200, "dropout": 0.5, "weight_decay": 0.0},
+        {
+            "dropout": (0.2, 0.35, 0.5, 0.65, 0.8),
+            "n_hidden": (50, 100, 200, 400),
+            "weight_decay": (0.0, 1e-5, 1e-4, 1e-3),
+        },
+        stops=(5, 10, 15, 20, 30, 40, 60, 80, 120),
+        fixed={"random_state": seed},
+    ),
+    "cfnade": cfnade,
+    "cfnade-paper": lambda seed: cfnade(
+        seed,
+        "paper",
+        # The paper does not say what its loss is divided by, so its step of 0.01 has no scale.
+        {"learning_rate": (3e-4, 1e-3, 3e-3, 0.01), "alpha": (30.0, 100.0, 300.0)},
+    ),
+}
+
+
+def contender(name: str, seed: int = 0, registry: Registry = CONTENDERS) -> Contender:
+    """Look up a contender by name.
+
+    Raises:
+        ConfigError: If there is no such model.
+    """
+    if name not in registry:
+        raise ConfigError(f"there is no model {name!r}; choose from {', '.join(registry)}")
+    return registry[name](seed)
+
+
+def named_contenders(
+    text: str, seed: int = 0, registry: Registry = CONTENDERS
+) -> dict[str, Contender]:
+    """The contenders of a comma-separated list of names.
+
+    `all` stands for every model of `CONTENDERS` but `random`.
+
+    Raises:
+        ConfigError: If there is no such model.
+    """
+    names: list[str] = []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        names += [each for each in CONTENDERS if each != "random"] if name == "all" else [name]
+    return {name: contender(name, seed, registry) for name in names}
