@@ -53,7 +53,7 @@ def evaluate_command(
     candidates: options.CandidatesOption = "unseen",
     ratings_from: options.RatingsFromOption = "train",
     validation_by: options.ValidationBy = None,
-    preset: options.Preset = "default",
+    recipe: options.RecipeOption = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,
     seed: options.Seed = 0,
@@ -64,7 +64,7 @@ def evaluate_command(
     Settings are used as given. The number of epochs is found on a validation part.
     """
     reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
-    start = options.starting_from(preset, settings_file)
+    start = options.starting_from(recipe, settings_file)
     changes = {**start.settings, **options.parse_settings(settings)}
     validation_by = validation_by or changes.get("validation_by")  # as it was tuned
     interactions = reading.read(data)
@@ -77,7 +77,7 @@ def evaluate_command(
             {
                 "random": contender("random", seed),
                 "popularity": contender("popularity", seed),
-                "cfnade": cfnade(seed, start.preset, {}, changes),
+                "cfnade": cfnade(seed, start.recipe, {}, changes),
             },
             dataset=options.dataset_name(data),
             test=reading.read_test(test),

@@ -37,7 +37,7 @@ def tune_command(
     events: options.Events = None,
     min_user_items: options.MinUserItems = 0,
     min_item_users: options.MinItemUsers = 0,
-    preset: options.Preset = "default",
+    recipe: options.RecipeOption = "default",
     settings: options.Set = None,
     search: Annotated[
         str | None,
@@ -65,7 +65,7 @@ def tune_command(
 ) -> None:
     """Search for settings on a validation part of DATA, for `fit --settings`.
 
-    The first trial is the preset. Trials that fall behind are pruned. The best settings so far
+    The first trial is the recipe. Trials that fall behind are pruned. The best settings so far
     are always in OUT, and all trials in OUT.study, for --resume. The test part that `evaluate`
     and `compare` hold out with this seed is never used.
     """
@@ -78,7 +78,7 @@ def tune_command(
             tuned = tune(
                 reading.read(data),
                 out,
-                preset=preset,
+                recipe=recipe,
                 changes=options.parse_settings(settings),
                 search=names,
                 n_trials=trials,
@@ -119,13 +119,13 @@ def _progress(n_trials: int) -> Iterator[tuple[OnTuneEpoch, Callable[[Tuned], No
 
 
 def _table(tuned: Tuned) -> Table:
-    """The best trials, and the first, which is the preset."""
+    """The best trials, and the first, which is the recipe."""
     n_pruned = sum(trial.state == "pruned" for trial in tuned.trials)
     n_failed = sum(trial.state == "failed" for trial in tuned.trials)
     failed = f", {n_failed} could not be trained" if n_failed else ""
     table = Table(
         title=f"{len(tuned.trials)} settings tried, {n_pruned} pruned{failed}",
-        caption=f"The best {SHOWN} and trial 1, the preset. Validation MPR, lower is better. The "
+        caption=f"The best {SHOWN} and trial 1, the recipe. Validation MPR, lower is better. The "
         "best of many trials is optimistic: cfnade evaluate judges it on the test part.",
         caption_justify="left",
     )

@@ -26,7 +26,6 @@ from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.pipeline import Callbacks
 from cfnade.fit.settings_file import SettingsFile, write_settings
 from cfnade.metrics.search import Validation
-from cfnade.model.config import usual_item_l2
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -58,12 +57,11 @@ SPACE: Mapping[str, Range | list[Any]] = {
     "item_l2": Range(0.01, 3.0, is_log=True),
     "dropout": Range(0.0, 0.7),
     "learning_rate": Range(1e-3, 2e-2, is_log=True),
-    "context_share": Range(0.2, 0.8),
+    "recipe__context_share": Range(0.2, 0.8),
     "n_hidden": [64, 128, 256, 512],
-    "direct_dropout": Range(0.0, 0.8),
 }
-"""The searched settings. Others keep the preset's value: a fit finds its
-epochs and readout, and more networks or smaller batches only trade time for accuracy."""
+"""The searched settings. Others keep the recipe's value: a fit finds its epochs and readout, and
+smaller batches only trade time for accuracy."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class TuneTrial:
     """One choice of settings and its result."""
 
     number: int
-    """From 1; the first is the preset."""
+    """From 1; the first is the recipe."""
 
     state: Literal["complete", "pruned", "failed"]
     mpr: float | None
@@ -119,7 +117,7 @@ def tune(
     data: Interactions,
     out: str | Path,
     *,
-    preset: str = "default",
+    recipe: str = "default",
     changes: Mapping[str, Any] | None = None,
     search: Sequence[str] | None = None,
     n_trials: int = N_TRIALS,
@@ -132,7 +130,7 @@ def tune(
 ) -> Tuned:
     """Search for settings on a validation part, and write the best to a file.
 
-    The first trial is the preset, so the outcome is no worse on validation. The file is written
+    The first trial is the recipe, so the outcome is no worse on validation. The file is written
     after every trial, and all trials are kept in OUT.study for `resume`.
 
     The test part that `evaluate` and `compare` hold out with the same seed and share is left out
@@ -142,7 +140,7 @@ def tune(
     Args:
         data: Counts with their ids.
         out: The settings file to write.
-        preset: Settings to start from.
+        recipe: Settings to start from.
         changes: Settings that differ from the preset and are not searched.
         search: Settings to search, of `SPACE`; None searches all that are not in `changes`.
         n_trials: Settings to try, those of earlier runs included.
@@ -169,37 +167,37 @@ def tune(
         raise MissingExtraError("optuna", "tune", "searching for settings") from error
     out, changes = Path(out), dict(changes or {})
     names = _searched(search, changes)
-    base = ImplicitCFNADE.from_preset(preset, **changes)  # refuses invalid settings now
     facts = {"data_sha256": fingerprint(data)["sha256"], "seed": seed, "test_share": test_share}
-    job = {**facts, "preset": preset, "fixed": dict(changes), "searched": names}
+    job = {**facts, "recipe": recipe, "fixed": dict(changes), "searched": names}
     part = _validation(data, test_share, changes.get("validation_by", "pairs"), seed)
-    if base.item_l2 is None:  # fixed, or where its search starts
-        changes["item_l2"] = usual_item_l2(part.train.nnz, *data.counts.shape)
-    kept = ImplicitCFNADE.from_preset(preset, **changes).get_params()
+    base = ImplicitCFNADE().set_params(recipe=recipe, **changes)
+    plan = base.plan(part.train)  # refuses invalid settings now
+    changes["item_l2"] = plan.training.item_l2  # fixed, or where its search starts
+    decided = {**vars(plan.model), **vars(plan.training)}
+    usual = {name: decided[name.removeprefix("recipe__")] for name in names}
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
     with _quiet_optuna(), _interrupted_between_updates() as check:
 
         def fit(settings: Mapping[str, Any], on_epoch: Callable[[Epoch], None]) -> ImplicitCFNADE:
-            # One network is enough to compare settings.
-            given = {"random_state": seed, "n_networks": 1, **changes, **settings}
+            given = {"random_state": seed, "recipe": recipe, **changes, **settings}
             callbacks = Callbacks(on_epoch=on_epoch, on_step=lambda step, n_steps: check())
-            model = ImplicitCFNADE.from_preset(preset, **given)
+            model = ImplicitCFNADE().set_params(**given)
             return model.fit(part.train, validation=part.held_out, callbacks=callbacks)
 
         study = _open_study(out, job, resume=resume)
         tuned = Tuned(out, _finished(study))
         while len(tuned.trials) < n_trials and (deadline is None or time.monotonic() < deadline):
             check()
-            _run_trial(study, {name: kept[name] for name in names}, fit, seed, on_epoch)
+            _run_trial(study, usual, fit, seed, on_epoch)
             tuned = Tuned(out, _finished(study))
-            _write(tuned, SettingsFile(changes, preset, facts))
+            _write(tuned, SettingsFile(changes, recipe, facts))
             if on_trial is not None:
                 on_trial(tuned)
     if tuned.best is None and tuned.trials:
         raise TrainingError(
             f"none of {len(tuned.trials)} settings could be trained; see the log for why"
         )
-    _write(tuned, SettingsFile(changes, preset, facts))
+    _write(tuned, SettingsFile(changes, recipe, facts))
     return tuned
 
 
@@ -234,7 +232,7 @@ def _run_trial(
     if number == 1 and not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
         study.enqueue_trial({n: value for n, value in usual.items() if in_space(n, value)})
     trial = study.ask()
-    settings = {  # the first trial is the preset, even where that is outside the space
+    settings = {  # the first trial is the recipe, even where that is outside the space
         name: value if number == 1 and not in_space(name, value) else _suggest(trial, name)
         for name, value in usual.items()
     }
@@ -388,11 +386,11 @@ def _write(tuned: Tuned, found: SettingsFile) -> None:
         "best_trial": best.number,
         "best_epoch": best.best_epoch,
         "validation_mpr": round(best.mpr or 0.0, 4),
-        "preset_validation_mpr": None if first.mpr is None else round(first.mpr, 4),
+        "recipe_validation_mpr": None if first.mpr is None else round(first.mpr, 4),
     }
     write_settings(
         tuned.file,
-        SettingsFile({**found.settings, **best.settings}, found.preset, search),
+        SettingsFile({**found.settings, **best.settings}, found.recipe, search),
         remarks="Found by cfnade tune. Every fit finds its own number of epochs and readout.\n"
         "To use it: cfnade fit DATA --settings THIS --out MODEL",
     )
