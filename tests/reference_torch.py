@@ -139,9 +139,7 @@ def one_pass(
     }
     within = {n: w.grad for n, w in network.named_parameters() if w.grad is not None}
     network.zero_grad()
-    return Pass(
-        hidden.detach(), found.loss, {**within, **{n: g[back] for n, g in by_item.items()}}
-    )
+    return Pass(hidden.detach(), found.loss, {**within, **{n: g[back] for n, g in by_item.items()}})
 
 
 def like_probabilities(

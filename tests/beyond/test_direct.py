@@ -104,7 +104,9 @@ def test_items_with_the_same_watchers_share_the_weight_whatever_the_penalty():
 @pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
 def test_items_without_neighbours_have_themselves_with_weight_0(max_users):
     counts = csr_array(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
-    neighbours, weight = NeighbourRegression(counts, max_users=max_users).neighbours(1.0, 5)  # more than there are
+    neighbours, weight = NeighbourRegression(counts, max_users=max_users).neighbours(
+        1.0, 5
+    )  # more than there are
     assert neighbours.shape == weight.shape == (3, 5)
     assert neighbours[1].tolist() == [1] * 5 and (weight[1] == 0).all()
     assert neighbours[0].tolist() == [2, 0, 0, 0, 0] and weight[0, 0] > 0

@@ -34,7 +34,9 @@ def params_of(**settings):
 
 def test_defaults_of_the_recipe_are_those_of_the_configurations():
     defaults = {
-        field.name: field.default for kind in (ModelConfig, TrainingConfig) for field in fields(kind)
+        field.name: field.default
+        for kind in (ModelConfig, TrainingConfig)
+        for field in fields(kind)
     }
     for field in fields(Recipe):
         if field.name in defaults and field.default is not None:
@@ -139,7 +141,9 @@ def test_a_group_and_its_fields_can_be_set_together():
              "recipe__readout", "recipe__readout__direct", "__class__"]
 )  # fmt: skip
 def test_other_names_are_refused_with_those_that_exist(name):
-    with pytest.raises(ConfigError, match=f"no setting '{name}'; choose from n_hidden, .*readout__"):
+    with pytest.raises(
+        ConfigError, match=f"no setting '{name}'; choose from n_hidden, .*readout__"
+    ):
         with_nested(params_of(), {name: 1})
 
 

@@ -36,9 +36,7 @@ def row(values: dict[int, float]) -> csr_array:
 @pytest.mark.parametrize("alpha", [0.0, 300.0])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
-def test_logits_equal_the_equations_written_as_loops(
-    rng, activation, input_scale, alpha, n_layers
-):
+def test_logits_equal_the_equations_written_as_loops(rng, activation, input_scale, alpha, n_layers):
     network = random_numpy_network(
         N_ITEMS,
         alpha=alpha,
@@ -59,9 +57,7 @@ def test_logits_equal_the_equations_written_as_loops(
     for user, row_of_ratings in enumerate(ratings.tolist()):
         likes = [reference.like(rating) for rating in row_of_ratings]
         confidences = [reference.confidence(rating, alpha) for rating in row_of_ratings]
-        h = reference.scaled_hidden(
-            everything, likes, confidences, W, A, b, g, alpha, input_scale
-        )
+        h = reference.scaled_hidden(everything, likes, confidences, W, A, b, g, alpha, input_scale)
         for layer in range(n_layers - 1):
             U, c = weights[f"deep_weight.{layer}"], weights[f"deep_bias.{layer}"]
             h = reference.deeper(h, U, c, g)
