@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, RelativeRating
 from cfnade.data.catalogue import Catalogue
+from cfnade.fit.settings import Recipe
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 
@@ -50,19 +51,37 @@ def random_counts(
     return csr_array(np.where(watched, rng.geometric(0.3, (n_users, n_items)), 0).astype(float))
 
 
+def group_counts(rng: np.random.Generator | None = None) -> csr_array:
+    """Sixty users of two taste groups, twenty items: items of even number belong together."""
+    rng = rng or np.random.default_rng(0)
+    in_group = np.arange(60)[:, None] % 2 == np.arange(20)[None, :] % 2
+    watched = rng.random((60, 20)) < np.where(in_group, 0.7, 0.05)
+    return csr_array(np.where(watched, rng.geometric(0.3, (60, 20)), 0).astype(float))
+
+
+SMALL = {"n_hidden": 8, "batch_size": 16, "max_epochs": 12, "learning_rate": 0.02}
+"""Settings to fit `group_counts` with in a moment."""
+
+
 def random_model(
     n_items: int = 20, *, item_ids: np.ndarray | None = None, seed: int = 0, **settings: Any
 ) -> ImplicitCFNADE:
-    """A model that works like a trained one; items are `i0`, `i1`, ... unless told otherwise."""
+    """A model that works like a trained one; the ids of the items are `i0`, `i1`, ... if not given.
+
+    Args:
+        n_items: Number of items.
+        item_ids: Ids of the items.
+        seed: Of the weights.
+        settings: Fields of `ModelConfig`.
+    """
     network = random_numpy_network(n_items, seed=seed, **settings)
-    known = {name: value for name, value in settings.items() if name != "n_neighbours"}
-    model = ImplicitCFNADE(n_hidden=network.config.n_hidden, **known)
-    model.readout_, model._told, model.calibrator_ = {}, {}, None
-    model.item_l2_ = None
-    model.epochs_, model.best_epoch_, model.validation_mpr_ = [], 1, None
-    model.data_fingerprint_, model.partial_fits_ = {}, []
+    same = {name: value for name, value in settings.items() if hasattr(Recipe, name)}
     ratings = RelativeRating().fit(random_counts(n_items=n_items, seed=seed))
     if item_ids is None:
         item_ids = np.array([f"i{k}" for k in range(n_items)], dtype=object)
-    model._adopt(NetworkScorer(network, ratings), Catalogue(item_ids))
-    return model
+    return ImplicitCFNADE.from_parts(
+        NetworkScorer(network, ratings),
+        Catalogue(item_ids),
+        info={"training": {"best_epoch": 1}},
+        recipe=Recipe(**{**same, "n_hidden": network.config.n_hidden}),
+    )

@@ -47,12 +47,55 @@ def hidden(context, likes, confidences, W, A, b, g=math.tanh):
     return units
 
 
-def probability(item, h, V, d):
-    """Eq. 10 and 12."""
+def scaled_hidden(context, likes, confidences, W, A, b, g, alpha, input_scale):
+    """Eq. 9 with scaled inputs; see `ModelConfig.input_scale`."""
+    if input_scale == "none":
+        return hidden(context, likes, confidences, W, A, b, g)
+    by_like = {item: likes[item] * confidences[item] / (1.0 + alpha) for item in context}
+    if input_scale == "history":
+        total = sum(by_like.values())
+        by_like = {item: c / math.sqrt(total) if c > 0 else 0.0 for item, c in by_like.items()}
+    units = []
+    for k in range(len(b)):
+        total = b[k]
+        for item in context:
+            total += W[item][k] * by_like[item]
+            total += A[item][k] * (1 - likes[item]) * confidences[item] / len(W)
+        units.append(g(total))
+    return units
+
+
+def deeper(h, U, b, g):
+    """One more hidden layer (Section 4)."""
+    units = []
+    for k in range(len(b)):
+        total = b[k]
+        for n in range(len(h)):
+            total += U[k][n] * h[n]
+        units.append(g(total))
+    return units
+
+
+ACTIVATIONS = {
+    "tanh": math.tanh,
+    "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)),
+    "relu": lambda x: max(x, 0.0),
+    "silu": lambda x: x / (1.0 + math.exp(-x)),
+    "identity": lambda x: x,
+}
+
+
+def logit(item, h, V, d):
+    """Eq. 10 and 12 before the sigmoid."""
     z = d[item]
     for k in range(len(h)):
         z += V[item][k] * h[k]
-    return 1.0 / (1.0 + math.exp(-z))
+    return z
+
+
+def probability(item, h, V, d):
+    """Eq. 10 and 12."""
+    return 1.0 / (1.0 + math.exp(-logit(item, h, V, d)))
 
 
 def log_likelihood_of_target(item, context, likes, confidences, W, A, b, V, d):

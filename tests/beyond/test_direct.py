@@ -7,16 +7,10 @@ from scipy.sparse import csr_array
 
 from cfnade.beyond import direct as module
 from cfnade.beyond.closed_form import item_item_weights
-from cfnade.beyond.direct import (
-    N_CANDIDATES,
-    NeighbourRegression,
-    add_direct,
-    direct_weight,
-    non_negative_weights,
-    usual_candidates,
-)
+from cfnade.beyond.direct import NeighbourRegression, non_negative_weights, regression_bytes
+from cfnade.model.inference import direct_weight
 
-L2, DROPOUT = 7.0, 0.4
+L2 = 7.0
 TINY = 1e-4
 
 
@@ -24,13 +18,12 @@ def regressed_one_by_one(counts, n_candidates):
     """Each item's candidates and their weights, one system at a time in float64."""
     X = (counts.toarray() > 0).astype(float)
     gram = X.T @ X
-    penalty = L2 + np.diag(gram) * DROPOUT / (1 - DROPOUT)
     found = []
     for item in range(len(gram)):
         others = [other for other in range(len(gram)) if other != item]
-        explained = {o: gram[o, item] ** 2 / (gram[o, o] + penalty[o]) for o in others}
+        explained = {o: gram[o, item] ** 2 / (gram[o, o] + L2) for o in others}
         best = sorted(others, key=lambda other: -explained[other])[:n_candidates]
-        system = gram[np.ix_(best, best)] + np.diag(penalty[best])
+        system = gram[np.ix_(best, best)] + L2 * np.eye(len(best))
         root = np.linalg.cholesky(system)  # b A b - 2 b y is |root' b - inv(root) y|^2 and a rest
         weights, _ = nnls(root.T, np.linalg.solve(root, gram[best, item]))
         found.append({o: w for o, w in zip(best, weights, strict=True) if w > TINY})
@@ -49,14 +42,14 @@ def many_counts(rng):
     return csr_array((rng.random((400, 14)) < shares).astype(float))
 
 
-@pytest.mark.parametrize("dense_up_to", [0, 100])
+@pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
 @pytest.mark.parametrize("n_candidates", [3, 8, 50])
 def test_equals_one_small_regression_for_each_item(
-    many_counts, n_candidates, dense_up_to, monkeypatch
+    many_counts, n_candidates, max_users, monkeypatch
 ):
-    monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
     monkeypatch.setattr(module, "_ITEMS", 5)  # several blocks
-    regression = NeighbourRegression(many_counts, DROPOUT, n_candidates)
+    regression = NeighbourRegression(many_counts, n_candidates, max_users)
+    assert regression.n_candidates == min(n_candidates, 13)
     found = as_dicts(*regression.neighbours(L2, 13))
     expected = regressed_one_by_one(many_counts, n_candidates)
     for mine, theirs in zip(found, expected, strict=True):
@@ -66,14 +59,14 @@ def test_equals_one_small_regression_for_each_item(
 def test_where_no_weight_would_be_negative_it_is_the_closed_form(rng):
     taste = rng.random((400, 1)) < 0.5  # all items of one taste: each speaks for all others
     counts = csr_array((rng.random((400, 9)) < np.where(taste, 0.8, 0.2)).astype(float))
-    neighbours, weight = NeighbourRegression(counts, DROPOUT).neighbours(L2, 8)
-    closed = item_item_weights(counts, L2, DROPOUT)
+    neighbours, weight = NeighbourRegression(counts).neighbours(L2, 8)
+    closed = item_item_weights(counts, L2)
     assert (closed >= 0.0).all()
     np.testing.assert_allclose(direct_weight(neighbours, weight).toarray(), closed, atol=TINY)
 
 
 def test_the_strongest_come_first_and_the_rest_is_cut(many_counts):
-    regression = NeighbourRegression(many_counts, DROPOUT)
+    regression = NeighbourRegression(many_counts)
     neighbours, weight = regression.neighbours(L2, 13)
     assert (np.diff(weight, axis=1) <= 0).all()
     few, few_weights = regression.neighbours(L2, 4)
@@ -81,10 +74,9 @@ def test_the_strongest_come_first_and_the_rest_is_cut(many_counts):
     np.testing.assert_array_equal(few_weights, weight[:, :4])
 
 
-def test_a_large_catalogue_is_counted_on_some_of_many_users(many_counts, monkeypatch):
-    monkeypatch.setattr(module, "DENSE_UP_TO", 0)
-    monkeypatch.setattr(module, "MOST_USERS", 200)  # of 400: every other one
-    found = NeighbourRegression(many_counts, DROPOUT).neighbours(L2, 13)
+def test_a_large_catalogue_is_counted_on_some_of_many_users(many_counts):
+    regression = NeighbourRegression(many_counts, max_users=200)  # of 400: every other one
+    found = regression.neighbours(L2, 13)
     expected = regressed_one_by_one(many_counts[::2], 100)
     for mine, theirs in zip(as_dicts(*found), expected, strict=True):
         assert mine == pytest.approx(theirs, abs=TINY)
@@ -109,33 +101,27 @@ def test_items_with_the_same_watchers_share_the_weight_whatever_the_penalty():
     np.testing.assert_allclose(weight, 0.2, atol=1e-3)
 
 
-def test_many_items_have_twice_the_candidates(many_counts, monkeypatch):
-    assert usual_candidates(module.DENSE_UP_TO) == N_CANDIDATES
-    assert usual_candidates(module.DENSE_UP_TO + 1) == 2 * N_CANDIDATES
-    monkeypatch.setattr(module, "N_CANDIDATES", 4)
-    assert NeighbourRegression(many_counts).n_candidates == 4
-    monkeypatch.setattr(module, "DENSE_UP_TO", 10)
-    assert NeighbourRegression(many_counts).n_candidates == 8
-
-
-@pytest.mark.parametrize("dense_up_to", [0, 100])
-def test_items_that_nothing_speaks_for_have_themselves_with_weight_0(dense_up_to, monkeypatch):
-    monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
+@pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
+def test_items_without_neighbours_have_themselves_with_weight_0(max_users):
     counts = csr_array(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
-    neighbours, weight = NeighbourRegression(counts).neighbours(1.0, 5)  # more than there are
+    neighbours, weight = NeighbourRegression(counts, max_users=max_users).neighbours(
+        1.0, 5
+    )  # more than there are
     assert neighbours.shape == weight.shape == (3, 5)
     assert neighbours[1].tolist() == [1] * 5 and (weight[1] == 0).all()
     assert neighbours[0].tolist() == [2, 0, 0, 0, 0] and weight[0, 0] > 0
     assert direct_weight(neighbours, weight).toarray()[2, 0] == weight[0, 0]
 
 
-@pytest.mark.parametrize("n_users", [0, 1, 5])
-def test_what_is_added_to_the_logits_is_the_product_with_the_likes(rng, n_users):
-    neighbours = rng.integers(9, size=(9, 4))  # one may be there twice: both weights count
-    weight = direct_weight(neighbours, rng.random((9, 4)).astype(np.float32))
-    liked = csr_array(rng.random((n_users, 9)) * (rng.random((n_users, 9)) < 0.4))
-    before = rng.normal(size=(n_users, 9)).astype(np.float32)
-    logits = before.copy()
-    add_direct(logits, liked, weight)
-    expected = before + (liked.toarray() > 0) @ weight.toarray()
-    np.testing.assert_allclose(logits, expected, atol=1e-5)
+@pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
+def test_the_memory_that_is_planned_holds_the_shared_watchers(many_counts, max_users):
+    regression = NeighbourRegression(many_counts, max_users=max_users)
+    shared = regression._shared
+    taken = shared.nbytes if max_users is None else shared.data.nbytes + shared.indices.nbytes
+    assert taken <= regression_bytes(400, 14, many_counts.nnz, 100, max_users) < 10**6
+
+
+def test_a_large_catalogue_takes_less_memory_in_a_sparse_array():
+    size = {"n_users": 100_000, "n_items": 50_000, "n_pairs": 3_000_000, "n_candidates": 100}
+    dense, sparse = (regression_bytes(**size, max_users=users) for users in (None, 50_000))
+    assert 4 * 50_000**2 < dense < 11 * 10**9 and sparse < dense / 2

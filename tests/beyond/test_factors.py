@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade.beyond import factors as module
 from cfnade.beyond.factors import (
-    FACTOR_ALPHAS,
     als_item_factors,
+    can_start_from_factors,
     largest_singular_value,
-    n_factors_for,
-    solve_rows,
-    usual_factor_alpha,
+    start_from_factors,
 )
-from tests.networks import random_counts
+from cfnade.data.feedback import confidence
+from cfnade.errors import MissingExtraError
+from cfnade.model.config import ModelConfig
+from cfnade.model.inputs import input_weight, with_values
+from tests.networks import random_counts, random_numpy_network
+
+N_ITEMS, ALPHA = 20, 10.0
 
 
 def confidences(n_users: int = 30, n_items: int = 12, density: float = 0.3) -> csr_array:
@@ -21,78 +28,191 @@ def confidences(n_users: int = 30, n_items: int = 12, density: float = 0.3) -> c
     return counts
 
 
-def cost(confidence, users, items, l2: float) -> float:
+# Alternating least squares ---------------------------------------------------------------------
+
+
+def best_rows(confidence: np.ndarray, others: np.ndarray, l2: float) -> np.ndarray:
+    """Solve the normal equations of each row by itself: (Y' C Y + l2) x = Y' C t."""
+    rows = []
+    for row in confidence:
+        c, t = np.where(row > 0, row, 1.0), (row > 0).astype(float)
+        normal = (others.T * c) @ others + l2 * np.eye(others.shape[1])
+        rows.append(np.linalg.solve(normal, others.T @ (c * t)))
+    return np.array(rows)
+
+
+def cost(confidence: np.ndarray, users: np.ndarray, items: np.ndarray, l2: float) -> float:
     """What is minimised, as plain loops."""
-    C = confidence.toarray()
     total = l2 * float((users**2).sum() + (items**2).sum())
-    for user in range(C.shape[0]):
-        for item in range(C.shape[1]):
-            c, t = (C[user, item], 1.0) if C[user, item] > 0 else (1.0, 0.0)
+    for user in range(confidence.shape[0]):
+        for item in range(confidence.shape[1]):
+            observed = confidence[user, item]
+            c, t = (observed, 1.0) if observed > 0 else (1.0, 0.0)
             total += c * (t - float(users[user] @ items[item])) ** 2
     return total
 
 
-@pytest.mark.parametrize("n_factors", [2, 5, 40], ids=["more likes", "as many", "fewer likes"])
-def test_rows_are_where_the_cost_is_least(n_factors):
-    confidence, rng = confidences(), np.random.default_rng(0)
-    others = rng.normal(size=(12, n_factors)).astype(np.float32)
-    found = solve_rows(confidence, others, 3.0)
-    C = confidence.toarray()
-    for user in range(len(C)):
-        weight = np.where(C[user] > 0, C[user], 1.0)
-        normal = (others.T * weight) @ others + 3.0 * np.eye(n_factors)
-        expected = np.linalg.solve(normal, others.T @ (weight * (C[user] > 0)))
-        np.testing.assert_allclose(found[user], expected, atol=1e-4)
+@pytest.mark.parametrize("n_factors", [2, 5, 20], ids=["more likes", "as many", "fewer likes"])
+def test_in_the_end_each_row_solves_its_normal_equation(n_factors, monkeypatch):
+    monkeypatch.setattr(module, "_N_ITERATIONS", 300)
+    data = confidences()
+    items = als_item_factors(data, n_factors, 3.0, n_threads=1).astype(float)
+    users = best_rows(data.toarray(), items, 3.0)
+    again = best_rows(data.toarray().T, users, 3.0)
+    assert np.abs(items).max() > 0.1
+    np.testing.assert_allclose(again, items, atol=2e-3 * np.abs(items).max())
 
 
-def test_confidences_of_one_are_solved_as_well():
-    confidence = confidences()
-    confidence.data[:] = 1.0
-    others = np.random.default_rng(0).normal(size=(12, 20)).astype(np.float32)
-    likes = confidence.toarray()
-    expected = np.linalg.solve(others.T @ others + 2.0 * np.eye(20), others.T @ likes.T).T
-    np.testing.assert_allclose(solve_rows(confidence, others, 2.0), expected, atol=1e-4)
-
-
-def test_iterations_lower_the_cost():
-    confidence = confidences()
+def test_iterations_lower_the_cost(monkeypatch):
+    data = confidences()
     costs = []
     for n_iterations in (1, 2, 5, 20):
-        items = als_item_factors(confidence, 4, 0.5, n_iterations, np.random.default_rng(0))
-        costs.append(cost(confidence, solve_rows(confidence, items, 0.5), items, 0.5))
-    assert costs == sorted(costs, reverse=True) and costs[-1] < costs[0]
+        monkeypatch.setattr(module, "_N_ITERATIONS", n_iterations)
+        items = als_item_factors(data, 4, 0.5, n_threads=1)
+        users = best_rows(data.toarray(), items, 0.5)
+        costs.append(cost(data.toarray(), users, items, 0.5))
+    assert costs == sorted(costs, reverse=True) and costs[-1] < 0.99 * costs[0]
 
 
-def test_nobody_s_item_has_no_factors_and_nobody_s_history_neither():
-    confidence = confidences().toarray()
-    confidence[:, 3] = confidence[5] = 0.0
-    items = als_item_factors(csr_array(confidence), 4, 0.5, 5, np.random.default_rng(0))
+def test_no_other_factors_nearby_cost_less(rng, monkeypatch):
+    monkeypatch.setattr(module, "_N_ITERATIONS", 300)
+    data = confidences()
+    items = als_item_factors(data, 3, 2.0, n_threads=1)
+    users = best_rows(data.toarray(), items, 2.0)
+    least = cost(data.toarray(), users, items, 2.0)
+    for _ in range(10):
+        moved = items + 0.05 * rng.normal(size=items.shape)
+        assert cost(data.toarray(), best_rows(data.toarray(), moved, 2.0), moved, 2.0) > least
+
+
+def test_an_item_that_nobody_has_has_no_factors():
+    data = confidences().toarray()
+    data[:, 3] = 0.0
+    items = als_item_factors(csr_array(data), 4, 0.5, n_threads=1)
     assert not items[3].any() and items[2].any()
-    assert not solve_rows(csr_array(confidence), items, 0.5)[5].any()
+    assert items.shape == (12, 4) and items.dtype == np.float32
 
 
-def test_all_factors_are_nothing_from_the_largest_singular_value_on():
-    confidence = confidences()
-    largest = largest_singular_value(confidence)
-    assert largest == pytest.approx(np.linalg.svd(confidence.toarray())[1][0], rel=1e-4)
+def test_all_factors_are_nothing_from_the_largest_singular_value_on(monkeypatch):
+    monkeypatch.setattr(module, "_N_ITERATIONS", 60)
+    data = confidences()
+    largest = largest_singular_value(data)
+    assert largest == pytest.approx(np.linalg.svd(data.toarray())[1][0], rel=1e-4)
     for l2, is_nothing in ((1.2 * largest, True), (0.3 * largest, False)):
-        items = als_item_factors(confidence, 3, l2, 60, np.random.default_rng(0))
-        assert (np.abs(items).max() < 1e-6) == is_nothing
+        items = als_item_factors(data, 3, l2, n_threads=1)
+        assert (np.abs(items).max() < 1e-3) == is_nothing
     assert largest_singular_value(csr_array((3, 4))) == 0.0
 
 
+def test_the_same_data_have_the_same_factors():
+    one, other = (als_item_factors(confidences(), 4, 0.5, n_threads=1) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_without_implicit_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "implicit.cpu.als", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
+        als_item_factors(confidences(), 4, 0.5)
+
+
+# The start -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ratings() -> csr_array:
+    counts = random_counts(40, N_ITEMS)
+    counts.data = counts.data / counts.data.max()
+    return counts
+
+
+def drawn(n_hidden: int, **settings):
+    network = random_numpy_network(N_ITEMS, n_hidden, n_neighbours=0, **settings)
+    return network.weights, network.config
+
+
+def started(ratings, n_hidden: int, n_factors: int, seed: int = 0, **settings):
+    weights, config = drawn(n_hidden, **settings)
+    options = {"n_factors": n_factors, "alpha": ALPHA, "n_threads": 1}
+    return start_from_factors(weights, ratings, config, seed=seed, **options), config
+
+
+def entering(ratings, config) -> csr_array:
+    """What multiplies W of each liked item."""
+    context = with_values(ratings, confidence(ratings.data, config.alpha))
+    return with_values(ratings, input_weight(context, config))
+
+
+def factor_scores(ratings, config, n_factors: int, n_leading: int | None = None) -> np.ndarray:
+    """Scores of the factorisation for each history, of which all have a spread of 1."""
+    C = np.where(ratings.toarray() > 0, 1.0 + ALPHA * ratings.toarray(), 0.0)
+    l2 = min(28.0 * (1.0 + ALPHA) ** 0.5, 0.1 * np.linalg.svd(C)[1][0])
+    Y = als_item_factors(csr_array(C), n_factors, l2, n_threads=1).astype(float)
+    into = Y @ np.linalg.inv(Y.T @ Y + 0.1 * l2 * np.eye(n_factors))
+    leading = np.linalg.svd(Y, full_matrices=False)[2][:n_leading].T  # (n_factors, n_leading)
+    x = entering(ratings, config).toarray()
+    return (x @ into @ leading @ leading.T @ Y.T) / (x @ into @ Y.T).std()
+
+
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+def test_the_first_units_have_the_scores_of_the_factorisation(ratings, input_scale):
+    start, config = started(ratings, 8, 5, input_scale=input_scale)
+    W, V = start["like_weight"][:, :5], start["output_weight"][:, :5]
+    scores = entering(ratings, config) @ W @ V.T
+    np.testing.assert_allclose(scores, factor_scores(ratings, config, 5), atol=2e-2)
+
+
+def test_the_other_units_and_weights_stay_as_drawn(ratings):
+    weights, _ = drawn(8)
+    before = {name: weight.copy() for name, weight in weights.items()}
+    start, _ = started(ratings, 8, 5)
+    for name, weight in start.items():
+        is_started = name in ("like_weight", "output_weight")
+        kept = slice(5, None) if is_started else slice(None)
+        np.testing.assert_array_equal(weight[..., kept], before[name][..., kept])
+        assert weight.dtype == np.float32
+        if is_started:
+            assert (weight[:, :5] != before[name][:, :5]).all()
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(weight, before[name])  # what is given is not changed
+
+
+def test_other_seeds_turn_the_factors_and_keep_their_scores(ratings):
+    one, other = (started(ratings, 8, 5, seed)[0] for seed in (0, 1))
+    assert np.abs(one["like_weight"][:, :5] - other["like_weight"][:, :5]).max() > 0.01
+    products = [s["like_weight"][:, :5] @ s["output_weight"][:, :5].T for s in (one, other)]
+    np.testing.assert_allclose(products[0], products[1], atol=1e-3)
+
+
+def test_a_narrow_network_starts_with_the_leading_components(ratings):
+    start, config = started(ratings, 8, 10)  # six of ten: three quarters of the units
+    weights, _ = drawn(8)
+    is_started = (start["like_weight"] != weights["like_weight"]).any(axis=0)
+    assert is_started.tolist() == [True] * 6 + [False] * 2
+    W, V = start["like_weight"][:, :6], start["output_weight"][:, :6]
+    expected = factor_scores(ratings, config, 10, n_leading=6)
+    np.testing.assert_allclose(entering(ratings, config) @ W @ V.T, expected, atol=2e-2)
+
+
+@pytest.mark.parametrize("n_hidden", [1, 2, 4, 16])
+def test_no_unit_starts_where_a_tanh_bends(ratings, n_hidden):
+    start, config = started(ratings, n_hidden, 10)
+    n_started = max(1, min(10, int(0.75 * n_hidden)))
+    entered = entering(ratings, config) @ start["like_weight"][:, :n_started]
+    assert np.sqrt(np.mean(entered**2)) <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize("counts", [np.ones((10, N_ITEMS)), np.ones((1, N_ITEMS))])
+def test_factors_that_do_not_distinguish_users_leave_the_weights_as_drawn(counts):
+    start, _ = started(csr_array(counts), 8, 5)
+    weights, _ = drawn(8)
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(start[name], weight)
+
+
 @pytest.mark.parametrize(
-    ("n_watchers", "alpha"), [(300, 10.0), (130, 10.0), (60, 30.0), (35, 100.0), (4, 1000.0)]
-)
-def test_few_watchers_are_given_more_confidence(n_watchers, alpha):
-    assert usual_factor_alpha(50 * n_watchers, 50) == alpha
-
-
-def test_nobody_at_all_has_a_usual_alpha_as_well():
-    assert usual_factor_alpha(0, 0) == FACTOR_ALPHAS[-1]
-
-
-def test_there_are_more_factors_where_items_have_few_watchers_but_never_more_than_data():
-    assert n_factors_for(19_000, 2_000, 1_025) == 512
-    assert n_factors_for(40_000, 2_000, 1_024) == 256
-    assert n_factors_for(40_000, 100, 1_024) == 50 and n_factors_for(1, 1, 1) == 1
+    ("settings", "expected"),
+    [({}, True), ({"activation": "identity"}, True), ({"activation": "relu"}, False),
+     ({"activation": "sigmoid"}, False), ({"n_layers": 2}, False)],
+)  # fmt: skip
+def test_only_one_layer_that_is_straight_at_zero_can_start_from_factors(settings, expected):
+    assert can_start_from_factors(ModelConfig(N_ITEMS, **settings)) is expected

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
-from cfnade import ImplicitCFNADE
-from cfnade.beyond.direct import NeighbourRegression, direct_weight
-from cfnade.beyond.factors import als_item_factors
-from cfnade.beyond.readout import GRID, Readout, ReadoutConfig, ReadoutMaker
+from cfnade.beyond.direct import NeighbourRegression
+from cfnade.beyond.readout import (
+    GRID,
+    MAX_TRIALS,
+    NO_READOUT,
+    USUAL,
+    Readout,
+    ReadoutParts,
+    ReadoutScores,
+    find_readout,
+)
 from cfnade.data.feedback import popularity_logit
-from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError
-from cfnade.metrics.evaluate import evaluate
+from cfnade.model.inference import direct_weight
 from tests.networks import random_counts, random_numpy_network
 
 N_ITEMS = 20
@@ -29,120 +36,112 @@ def network():
     return random_numpy_network(N_ITEMS, n_neighbours=0)
 
 
-def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network):
-    direct = {"direct_l2": 7.0, "direct_neighbours": 4, "direct_gain": 3.0}
-    readout = Readout(**direct, popularity_tilt=-0.25, factor_gain=0.0)
-    actual = (
-        ReadoutMaker(ReadoutConfig(), ratings, network.config).add(network, readout).logits(ratings)
-    )
-    neighbours, weight = NeighbourRegression(ratings).neighbours(7.0, 4)
-    likes = (ratings.toarray() > 0).astype(float)
-    expected = network.logits(ratings) + 3.0 * likes @ direct_weight(neighbours, weight).toarray()
-    expected -= 0.25 * popularity_logit(ratings)
+@pytest.fixture
+def parts(ratings):
+    return ReadoutParts(ratings, NeighbourRegression(ratings))
+
+
+READOUTS = [
+    Readout(True, 7.0, 4, 3.0, -0.25),
+    Readout(True, 7.0, 100, 3.0, 0.0),  # more neighbours than there are
+    Readout(False, popularity_tilt=0.5),
+    NO_READOUT,
+    Readout(),
+]
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network, parts, readout):
+    actual = parts.add(network, readout).logits(ratings)
+    all_set, expected = readout.or_usual(), network.logits(ratings)
+    if readout.direct:
+        found = NeighbourRegression(ratings).neighbours(
+            all_set.direct_l2, min(all_set.direct_neighbours, N_ITEMS - 1)
+        )
+        likes = (ratings.toarray() > 0).astype(float)
+        expected = expected + all_set.direct_gain * likes @ direct_weight(*found).toarray()
+    expected = expected + all_set.popularity_tilt * popularity_logit(ratings)
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
-def test_factors_add_the_scores_of_a_new_user_in_a_factorisation(ratings, network):
-    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings, network.config)
-    readout = Readout(direct_neighbours=0, factor_alpha=50.0, factor_gain=2.0)
-    added = maker.add(network, readout).logits(ratings) - network.logits(ratings)
-
-    C = np.where(ratings.toarray() > 0, 1.0 + 50.0 * ratings.toarray(), 0.0)
-    l2 = min(28.0 * 51.0**0.5, 0.1 * np.linalg.svd(C)[1][0])
-    Y = als_item_factors(csr_array(C), N_ITEMS // 2, l2, 10, np.random.default_rng(0))
-    scale = ratings.toarray() * network.config.alpha + (ratings.toarray() > 0)
-    x = scale / np.sqrt(np.maximum(scale.sum(axis=1, keepdims=True), 1e-9))
-    expected = x @ Y @ np.linalg.inv(Y.T @ Y + 0.1 * l2 * np.eye(Y.shape[1])) @ Y.T
-    expected *= 2.0 / expected.std()
-    # A tanh bends what enters by a hundredth or two.
-    np.testing.assert_allclose(added, expected, atol=0.05 * np.abs(expected).max())
-    assert np.corrcoef(added.ravel(), expected.ravel())[0, 1] > 0.999
+@pytest.mark.parametrize("readout", READOUTS)
+def test_scores_to_add_are_what_the_readout_adds_to_the_network(ratings, network, parts, readout):
+    histories = ratings[:7]
+    scores = ReadoutScores(parts, histories)
+    for tried in (Readout(True, 2.0, 3, 1.0, 0.1), readout):  # the direct path is kept between
+        expected = parts.add(network, tried).logits(histories) - network.logits(histories)
+        np.testing.assert_allclose(scores.of(tried), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("changes", [{"n_layers": 2}, {"activation": "relu"}])
-def test_units_that_bend_at_once_are_given_no_factors(ratings, changes):
-    network = random_numpy_network(N_ITEMS, n_neighbours=0, **changes)
-    maker = ReadoutMaker(ReadoutConfig(direct=False), ratings, network.config)
-    readout = maker.choose(network, lambda tried: 1.0)
-    assert readout.factor_gain == 0.0 and readout.settings()["factors"] is False
-    assert maker.add(network, Readout(direct_neighbours=0)).config == network.config
+def test_without_a_regression_there_is_no_direct_path(ratings, network):
+    parts = ReadoutParts(ratings, None)
+    assert parts.neighbours(USUAL) is None
+    assert parts.add(network, USUAL).config == network.config
+    assert (ReadoutScores(parts, ratings).of(USUAL) == 0.0).all()
 
 
-def test_the_network_itself_is_not_changed(ratings, network):
-    before = network.logits(ratings)
-    ReadoutMaker(ReadoutConfig(), ratings, network.config).add(
-        network, Readout(popularity_tilt=0.5)
-    )
+def test_the_network_itself_is_not_changed(ratings, network, parts):
+    before, weights = network.logits(ratings), dict(network.weights)
+    parts.add(network, Readout(popularity_tilt=0.5))
     np.testing.assert_array_equal(network.logits(ratings), before)
+    assert network.weights.keys() == weights.keys()
 
 
-def test_what_is_fixed_stays_and_the_rest_is_found(ratings, network):
-    wanted = Readout(
-        direct_l2=30.0,
-        direct_neighbours=7,
-        direct_gain=40.0,
-        popularity_tilt=-0.2,
-        factor_alpha=1000.0,
-        factor_gain=0.0,
-    )
+def test_regressions_of_the_same_l2_are_made_once(ratings, network):
+    calls = []
 
-    class Told(ReadoutMaker):
-        def add(self, network, readout):
-            return readout  # the judge below looks at it alone
+    class Counting(NeighbourRegression):
+        def neighbours(self, l2, n_neighbours):
+            calls.append(l2)
+            return super().neighbours(l2, n_neighbours)
 
-    def judge(tried):  # a smooth bowl around what is wanted
+    scores = ReadoutScores(ReadoutParts(ratings, Counting(ratings)), ratings)
+    for readout in (USUAL, replace(USUAL, direct_gain=3.0), replace(USUAL, direct_neighbours=2)):
+        scores.of(readout)
+    scores.of(replace(USUAL, direct_l2=1.0))
+    assert calls == [USUAL.direct_l2, 1.0]
+
+
+def test_the_usual_value_stands_in_for_none():
+    assert Readout().or_usual() == USUAL and USUAL.or_usual() is not None
+    given = Readout(direct=False, direct_l2=5.0, popularity_tilt=-0.1)
+    filled = given.or_usual()
+    assert filled == replace(USUAL, direct=False, direct_l2=5.0, popularity_tilt=-0.1)
+    assert None not in asdict(filled).values()
+    for name, values in GRID.items():
+        assert getattr(USUAL, name) in values and list(values) == sorted(values)
+
+
+def test_what_is_fixed_stays_and_the_rest_is_found():
+    wanted = Readout(True, 300.0, 7, 40.0, -0.2)
+
+    def cost(tried):  # a smooth bowl around what is wanted
         far = abs(tried.popularity_tilt - wanted.popularity_tilt)
-        far += abs(tried.factor_gain - wanted.factor_gain)
-        for name in ("direct_l2", "direct_gain", "factor_alpha"):
+        for name in ("direct_l2", "direct_gain"):
             far += abs(np.log(getattr(tried, name) / getattr(wanted, name)))
         return far
 
-    maker = Told(ReadoutConfig(direct_neighbours=7), ratings, network.config)
-    assert maker.choose(network, judge) == wanted
+    assert find_readout(Readout(direct_neighbours=7), GRID, cost) == wanted
 
 
-def test_all_fixed_means_one_look(ratings, network):
-    fixed = {"direct_l2": 5.0, "direct_neighbours": 2, "direct_gain": 1.5, "popularity_tilt": 0.3}
-    fixed |= {"factor_alpha": 30.0, "factor_gain": 0.7}
-    looks = []
-    readout = ReadoutMaker(ReadoutConfig(**fixed), ratings, network.config).choose(
-        network, lambda tried: float(len(looks.append(tried) or looks))
-    )
-    assert readout == Readout(**fixed) and len(looks) == 1
+def test_all_fixed_means_one_look():
+    fixed, looks = Readout(True, 5.0, 2, 1.5, 0.3), []
+    found = find_readout(fixed, GRID, lambda tried: float(len(looks.append(tried) or looks)))
+    assert found == fixed and looks == [fixed]
 
 
-def test_without_paths_popularity_alone_is_looked_for(ratings, network):
-    maker = ReadoutMaker(ReadoutConfig(direct=False, factors=False), ratings, network.config)
+def test_without_a_direct_path_popularity_alone_is_searched():
     tried = []
-
-    def judge(candidate):
-        tried.append(candidate)
-        return 1.0
-
-    readout = maker.choose(network, judge)
-    assert readout.settings() == {"direct": False, "factors": False, "popularity_tilt": 0.0}
-    assert all(candidate.config.n_neighbours == 0 for candidate in tried)
+    found = find_readout(Readout(direct=False), GRID, lambda r: tried.append(r) or 1.0)
+    assert found == replace(USUAL, direct=False)
+    assert {replace(r, popularity_tilt=0.0) for r in tried} == {found}
     assert 1 < len(tried) <= len(GRID["popularity_tilt"])
 
 
-@pytest.mark.parametrize(
-    "readout",
-    [Readout(), Readout(direct_neighbours=0), Readout(factor_gain=0.0, popularity_tilt=0.2)],
-)
-def test_a_readout_is_told_by_its_settings(readout):
-    again = Readout.from_settings(readout.settings())
-    assert again.settings() == readout.settings()
-    assert again.direct_neighbours == readout.direct_neighbours
-    assert again.factor_gain == readout.factor_gain
-
-
-def test_settings_of_a_readout_make_the_same_model_again():
-    counts = random_counts(60, N_ITEMS, seed=1)
-    small = {"n_hidden": 4, "max_epochs": 4, "refit": False}
-    found = ImplicitCFNADE(**small).fit(counts)
-    again = ImplicitCFNADE(**small, **found.readout_).fit(counts)
-    np.testing.assert_array_equal(found.scores(counts), again.scores(counts))
-    assert again.readout_ == found.readout_
+def test_a_search_ends_after_some_trials(rng):
+    tried = []
+    find_readout(Readout(), GRID, lambda r: tried.append(r) or -float(len(tried)))
+    assert len(tried) <= MAX_TRIALS
 
 
 @pytest.mark.parametrize(
@@ -152,30 +151,12 @@ def test_settings_of_a_readout_make_the_same_model_again():
         {"direct_gain": -1.0},
         {"direct_neighbours": 0},
         {"direct_neighbours": 2.5},
-        {"direct_dropout": 1.0},
-        {"factor_gain": 0.0},
-        {"factor_alpha": -1.0},
-        {"factors": "no"},
+        {"popularity_tilt": float("nan")},
+        {"popularity_tilt": "much"},
+        {"direct": "no"},
+        {"direct": None},
     ],
 )
 def test_settings_without_meaning_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        ReadoutConfig(**wrong)
-
-
-def test_the_readout_is_chosen_by_mpr_and_ndcg_alike():
-    counts = random_counts(200, N_ITEMS, seed=1)
-    train, held_out = hold_out(counts, share=0.2, rng=0)
-    small = {"n_hidden": 4, "max_epochs": 4, "item_l2": 0.1, "direct": False, "factors": False}
-    metrics = {}
-    for tilt in (None, *GRID["popularity_tilt"]):
-        model = ImplicitCFNADE(**small, popularity_tilt=tilt).fit(train, validation=held_out)
-        relevance = model.scorer_.relative_rating.transform(held_out)
-        judged = evaluate(model, train, held_out, relevance, n_bootstrap=0).metrics
-        assert judged["mpr"] == pytest.approx(model.validation_mpr_)
-        metrics[tilt] = judged["mpr"] / judged["ndcg@100"]
-        if tilt is None:
-            found = model.readout_["popularity_tilt"]
-    assert metrics[found] == metrics[None]
-    near = [t for t in GRID["popularity_tilt"] if abs(t - found) < 0.21]
-    assert metrics[found] == min(metrics[tilt] for tilt in near)
+        Readout(**wrong)

@@ -8,10 +8,19 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix, vstack
 
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
+from cfnade.beyond.readout import Readout
+from cfnade.data.feedback import popularity_logit
 from cfnade.data.summary import fingerprint
+from cfnade.fit import extend as module
+from cfnade.fit.extend import with_new_items
 from cfnade.fit.pipeline import Callbacks
-from tests.networks import random_counts, random_model
-from tests.test_estimator import SMALL, group_counts
+from tests.networks import (
+    SMALL,
+    group_counts,
+    random_counts,
+    random_model,
+    random_numpy_network,
+)
 
 N_KNOWN = 16
 """Items of the first fit; the last four come later."""
@@ -27,8 +36,8 @@ def interactions(counts: csr_array, ids=IDS, names=None) -> Interactions:
 def first() -> ImplicitCFNADE:
     """Fitted on the first items of two taste groups."""
     known = interactions(group_counts()[:, :N_KNOWN], IDS[:N_KNOWN])
-    settings = {**SMALL, "max_epochs": 60, "validation_share": 0, "popularity_tilt": -0.3}
-    return ImplicitCFNADE(**settings).fit(known)
+    settings = {**SMALL, "max_epochs": 60, "validation_share": 0}
+    return ImplicitCFNADE(**settings, readout=Readout(popularity_tilt=-0.3)).fit(known)
 
 
 @pytest.fixture
@@ -45,7 +54,7 @@ def test_a_new_item_is_recommended_to_its_group(model, train):
     new = IDS[N_KNOWN:]
     ids, _ = model.recommend_for({"i0": 5, "i2": 1, "i4": 3}, n=4, items=new)
     assert set(ids[:2]) == {"i16", "i18"}
-    ids, _ = model.recommend_for(["i17", "i19"], n=6)  # and its history says what it should
+    ids, _ = model.recommend_for(["i17", "i19"], n=5)  # and its history says what it should
     assert all(int(item[1:]) % 2 == 1 for item in ids)
 
 
@@ -89,11 +98,8 @@ def test_training_new_items_alone_leaves_the_others_to_the_bit(model):
 def test_training_all_moves_known_items_too(model):
     before = {n: np.array(w) for n, w in model.scorer_.network.weights.items()}
     model.partial_fit(interactions(group_counts()), n_epochs=2)
-    own = slice(model.scorer_.network.config.n_own)
-    for name in ("like_weight", "output_weight", "dislike_weight"):
-        now = model.scorer_.network.weights[name][:N_KNOWN, own]
-        assert (now != before[name][:, own]).any(), name
-    assert (model.scorer_.network.weights["output_bias"][:N_KNOWN] != before["output_bias"]).any()
+    for name in ("like_weight", "output_weight", "dislike_weight", "output_bias"):
+        assert (model.scorer_.network.weights[name][:N_KNOWN] != before[name]).any(), name
 
 
 def test_more_rows_of_known_items_are_learnt_from(first, model):
@@ -142,7 +148,7 @@ def test_known_items_keep_their_neighbours_unless_the_data_is_no_smaller(model):
 
 
 def test_too_many_items_for_the_direct_path_have_no_neighbours(model, monkeypatch):
-    monkeypatch.setattr("cfnade.beyond.readout.DIRECT_UP_TO", 18)
+    monkeypatch.setattr("cfnade.fit.plan.DIRECT_MAX_ITEMS", 18)
     model.partial_fit(interactions(group_counts()), n_epochs=1, train="new")
     assert (model.scorer_.network.weights["neighbour_weight"][N_KNOWN:] == 0).all()
     assert np.isfinite(model.scores(group_counts())).all()
@@ -151,7 +157,7 @@ def test_too_many_items_for_the_direct_path_have_no_neighbours(model, monkeypatc
 @pytest.mark.parametrize("train", ["all", "new"])
 def test_the_tilt_of_the_readout_is_no_part_of_training(first, train):
     """Training that moves nothing leaves the bias of known items where it was."""
-    model = ImplicitCFNADE(**{**SMALL, "popularity_tilt": -0.3, "direct": False})
+    model = ImplicitCFNADE(**SMALL, readout=Readout(direct=False, popularity_tilt=-0.3))
     model.fit(interactions(group_counts()[:, :N_KNOWN], IDS[:N_KNOWN]))
     bias = np.array(model.scorer_.network.weights["output_bias"])
     model.set_params(learning_rate=1e-12).partial_fit(interactions(group_counts()), train=train)
@@ -260,13 +266,13 @@ def test_an_item_without_users_and_one_without_company_can_be_added(model):
     assert set(ids[-2:]) <= {"i20", "i21", "i17", "i19"}
 
 
-def test_wrong_use_is_told_and_changes_nothing(model):
+def test_wrong_use_is_refused_and_changes_nothing(model):
     before = model.scores(group_counts()[:, :N_KNOWN])
     good = interactions(group_counts())
     for wrong in ({"n_epochs": -1}, {"n_epochs": 2.5}, {"n_epochs": True}):
         with pytest.raises(ConfigError, match="n_epochs must be a whole number"):
             model.partial_fit(good, **wrong)
-    with pytest.raises(ConfigError, match="train must be all or new, got 'old'"):
+    with pytest.raises(ConfigError, match="train must be one of all, new; got 'old'"):
         model.partial_fit(good, train="old")
     with pytest.raises(DataError, match="knows none of the items"):
         model.partial_fit(interactions(group_counts(), np.arange(20)))
@@ -296,30 +302,86 @@ def test_names_of_new_items_are_taken_over(first, tmp_path):
     assert model.catalogue_.label("i19") == "Film 19"
 
 
-def test_callbacks_hear_of_every_epoch(model):
+def test_callbacks_are_called_for_every_epoch(model):
     epochs: list[int] = []
     callbacks = Callbacks(on_epoch=lambda epoch: epochs.append(epoch.number))
     model.partial_fit(interactions(group_counts()), n_epochs=3, callbacks=callbacks)
     assert epochs == [1, 2, 3] == [epoch.number for epoch in model.epochs_]
 
 
-def test_factors_are_no_part_of_what_is_trained(first):
-    assert first.scorer_.network.config.n_linear > 0
-    known = interactions(group_counts()[:40, :N_KNOWN], IDS[:N_KNOWN])
-    grown = ImplicitCFNADE(**first.get_params())
-    grown.__dict__.update(first.__dict__)
-    grown.partial_fit(known, n_epochs=3)
-    before, after = first.scorer_.network, grown.scorer_.network
-    own = before.config.n_own
-    assert after.config.n_own == own
+def test_units_that_earlier_versions_added_are_trained_like_the_others():
+    model = random_model(n_hidden=6, n_linear=2, n_neighbours=0)
+    before = {n: np.array(w) for n, w in model.scorer_.network.weights.items()}
+    model.partial_fit(interactions(random_counts()), n_epochs=1)
+    network = model.scorer_.network
+    assert (network.config.n_linear, network.config.n_hidden) == (2, 6)
     for name in ("like_weight", "output_weight"):
-        linear, trained = (
-            (network.weights[name][:, own:], network.weights[name][:, :own])
-            for network in (before, after)
-        )
-        np.testing.assert_array_equal(linear[0], trained[0])  # fewer pairs than before: kept
-        assert np.abs(linear[1] - trained[1]).max() > 0.01
-    assert after.config.n_linear == before.config.n_linear
-    grown.partial_fit(interactions(group_counts()), n_epochs=1)  # more pairs: found anew
-    assert grown.scorer_.network.config.n_linear == 10
-    assert grown.scorer_.network.weights["like_weight"].shape == (20, own + 10)
+        assert (network.weights[name] != before[name]).any(axis=0).all(), name
+
+
+def test_what_does_not_fit_into_memory_is_refused(model):
+    model.set_params(memory_limit="1MB")
+    with pytest.raises(ConfigError, match=r"limit of 1MB.* train on fewer users at a time"):
+        model.partial_fit(interactions(group_counts()))
+    assert model.n_features_in_ == N_KNOWN
+
+
+def test_memory_that_only_a_fit_would_take_is_not_asked_for(model, monkeypatch):
+    """Validation and factors are no part of training on more data."""
+    model.set_params(memory_limit="450MB")
+    monkeypatch.setattr("cfnade.fit.memory._JUDGED_COPIES", 10**6)
+    with pytest.raises(ConfigError, match="more than the limit"):
+        model.plan(group_counts())
+    model.partial_fit(interactions(group_counts()), n_epochs=1)
+
+
+# Where new items start -------------------------------------------------------------------------
+
+N_MORE = 26
+"""Items with the new ones; twenty are known."""
+
+
+@pytest.fixture
+def weights():
+    return random_numpy_network(20, n_neighbours=0).weights
+
+
+@pytest.mark.parametrize("n_nearest", [1, 4, 50])
+def test_new_items_start_at_the_mean_of_those_their_users_have_most(
+    weights, n_nearest, monkeypatch
+):
+    monkeypatch.setattr(module, "START_NEIGHBOURS", n_nearest)
+    monkeypatch.setattr(module, "_ROWS", 4)  # in more than one block
+    counts = random_counts(50, N_MORE, seed=3)
+    grown = with_new_items(weights, counts)
+    likes, popularity = counts.toarray() > 0, popularity_logit(counts)
+    for item in range(20, N_MORE):
+        cosine = np.array([
+            (likes[:, item] & likes[:, known]).sum() / np.sqrt(likes[:, known].sum())
+            for known in range(20)
+        ])  # fmt: skip
+        nearest = np.argsort(-cosine)[:n_nearest]
+        share = cosine[nearest] / cosine[nearest].sum()
+        for name in ("like_weight", "output_weight"):
+            np.testing.assert_allclose(grown[name][item], share @ weights[name][nearest], atol=1e-5)
+        bias = share @ (weights["output_bias"] - popularity[:20])[nearest]
+        np.testing.assert_allclose(grown["output_bias"][item], popularity[item] + bias, atol=1e-5)
+
+
+def test_known_rows_are_kept_and_rows_of_a_are_zero(weights):
+    grown = with_new_items(weights, random_counts(50, N_MORE))
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(grown[name][: len(weight)], weight)
+        assert grown[name].dtype == np.float32
+    assert (grown["dislike_weight"][20:] == 0).all()
+    assert with_new_items(weights, random_counts(50, 20)).keys() == weights.keys()
+
+
+def test_an_item_without_company_starts_with_zeros_and_its_popularity(weights):
+    counts = np.zeros((4, 22))
+    counts[0, 20] = counts[1:, 0] = 1.0  # the last has nobody at all
+    grown = with_new_items(weights, csr_array(counts))
+    popularity = popularity_logit(csr_array(counts))
+    assert (grown["like_weight"][20:] == 0).all()
+    assert (grown["output_weight"][20:] == 0).all()
+    np.testing.assert_array_equal(grown["output_bias"][20:], popularity[20:])

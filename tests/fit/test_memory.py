@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from cfnade import ImplicitCFNADE
+from cfnade.beyond.direct import regression_bytes
 from cfnade.errors import ConfigError
-from cfnade.fit.memory import parse_bytes, plan_memory, plan_recommending
+from cfnade.fit.memory import MemoryPlan, make_fit, parse_bytes, plan_recommending
 from cfnade.model.config import ModelConfig, TrainingConfig
 from tests.networks import random_counts
 
 SIZE = {"n_users": 444_480, "n_pairs": 16_000_000, "model": ModelConfig(17_348)}
 PAPER = {**SIZE, "training": TrainingConfig()}
+DIRECT = regression_bytes(444_480, 17_348, 16_000_000, 100, None)
 
 
 @pytest.mark.parametrize(
@@ -30,34 +32,40 @@ def test_other_texts_are_refused(limit):
 
 
 def test_a_limit_costs_scores_held_at_once_first_and_the_direct_path_then():
-    smaller = {**PAPER, "model": ModelConfig(12_000)}  # all pairs of items are counted at once
-    free = plan_memory(**smaller, direct=True)
-    assert free == plan_memory(**smaller, direct=True, limit=free.total)
-    tight = plan_memory(**smaller, direct=True, limit=free.total - 10**7)
+    free = MemoryPlan.of(**PAPER, direct=DIRECT)
+    assert make_fit(free, free.total) == free
+    tight = make_fit(free, free.total - 10**7)
     assert tight.direct == free.direct and tight.total <= free.total - 10**7
     assert tight.block < free.block
-    tighter = plan_memory(**smaller, direct=True, limit=free.total - 3 * 10**8)
+    tighter = make_fit(free, free.total - 3 * 10**8)
     assert tighter.direct == 0 and tighter.block == free.block
     with pytest.raises(ConfigError, match=r"more than the limit of 1\.0 GB; allow more"):
-        plan_memory(**PAPER, direct=True, limit=10**9)
+        make_fit(free, 10**9)
 
 
-def test_several_networks_and_factors_take_room_and_a_refusal_names_them():
-    small = {**PAPER, "n_users": 2_000, "n_pairs": 80_000}
-    one, four = (plan_memory(**small, direct=True, n_networks=n) for n in (1, 4))
-    assert one.wide == 0 and four.wide == 3 * 4 * 3 * 17_348 * 4 * 256
-    assert four.total - one.total == four.wide and "the whole network" in four.describe()
-    both = plan_memory(**small, direct=False, n_networks=4, n_factors=256)
-    assert both.wide == 1.25 * four.wide and both.factors > 4 * 256 * (2_000 + 17_348)
-    with pytest.raises(ConfigError, match="n_networks=1 or factors=False"):
-        plan_memory(**small, direct=True, n_networks=4, limit=10**9)
+def test_factors_to_start_from_take_room_and_a_refusal_names_them():
+    cold, warm = (MemoryPlan.of(**PAPER, n_factors=n) for n in (0, 256))
+    assert warm.factors == 4 * (444_480 + 17_348) * 256 * 3 > warm.update
+    assert warm.total - cold.total == warm.factors - cold.update  # one after the other
+    assert "factors 1.4" in warm.describe() and "factors" not in cold.describe()
+    with pytest.raises(ConfigError, match="recipe__start='random'"):
+        make_fit(warm, 10**9)
+    with pytest.raises(ConfigError) as refused:
+        make_fit(cold, 10**9)
+    assert "recipe__start" not in str(refused.value)
+
+
+def test_held_out_users_take_room():
+    plan = MemoryPlan.of(**PAPER, judged_users=2_000)
+    assert plan.judged == 3 * 4 * 2_000 * 17_348
+    assert plan.total == MemoryPlan.of(**PAPER).total + plan.judged
 
 
 def test_the_papers_scale_takes_less_than_four_gibibytes():
-    assert plan_memory(**PAPER, direct=True).total < 4 * 2**30
+    assert MemoryPlan.of(**PAPER, direct=DIRECT, judged_users=2_000).total < 4 * 2**30
 
 
-def test_fit_keeps_to_the_limit_and_tells_its_plan(caplog):
+def test_fit_keeps_to_the_limit_and_logs_its_plan(caplog):
     counts = random_counts(60, 20)
     small = {"n_hidden": 4, "max_epochs": 2}
     with caplog.at_level(logging.INFO, logger="cfnade"):
@@ -67,13 +75,6 @@ def test_fit_keeps_to_the_limit_and_tells_its_plan(caplog):
     np.testing.assert_allclose(limited.scores(counts), free.scores(counts), rtol=1e-5)
     with pytest.raises(ConfigError, match="more than the limit"):
         ImplicitCFNADE(**small, memory_limit="1MB").fit(counts)
-
-
-def test_factors_to_start_from_are_planned_for():
-    plan = plan_memory(**PAPER, direct=False, n_start=256)
-    assert plan.factors > plan.update and not plan.wide
-    assert plan.total > plan_memory(**PAPER, direct=False).total
-    assert "factors 1.4" in plan.describe()
 
 
 def test_recommending_holds_fewer_scores_when_memory_is_short():
@@ -100,5 +101,3 @@ def test_recommend_keeps_to_the_limit_with_the_same_answers(caplog):
     model.set_params(memory_limit="1MB")
     with pytest.raises(ConfigError, match="recommending takes"):
         model.recommend(users, counts, N=3)
-    with pytest.raises(ConfigError, match="train on fewer users at a time"):
-        model.partial_fit(counts)

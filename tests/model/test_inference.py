@@ -1,4 +1,4 @@
-"""Negative evidence and the direct path in the numpy network; the rest is in `test_network`."""
+"""The numpy network is the paper's, written as loops; nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model.inference import NumpyNetwork
+from cfnade.data.ratings import RelativeRating
+from cfnade.model.inference import (
+    ACTIVATIONS,
+    NetworkScorer,
+    NumpyNetwork,
+    add_direct,
+    direct_weight,
+)
 from cfnade.model.inputs import dislike_scale, full_dislike
 from tests import reference
 from tests.networks import random_counts, random_numpy_network
@@ -23,6 +30,39 @@ def row(values: dict[int, float]) -> csr_array:
     dense = np.zeros((1, N_ITEMS))
     dense[0, list(values)] = list(values.values())
     return csr_array(dense)
+
+
+@pytest.mark.parametrize("n_layers", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 300.0])
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_logits_equal_the_equations_written_as_loops(rng, activation, input_scale, alpha, n_layers):
+    network = random_numpy_network(
+        N_ITEMS,
+        alpha=alpha,
+        input_scale=input_scale,
+        n_layers=n_layers,
+        activation=activation,
+        n_neighbours=0,
+    )
+    weights = {name: weight.tolist() for name, weight in network.weights.items()}
+    W, A, b = (weights[name] for name in ("like_weight", "dislike_weight", "hidden_bias"))
+    V, d = weights["output_weight"], weights["output_bias"]
+    watched = rng.random((10, N_ITEMS)) < 0.4
+    watched[0], watched[1] = False, True  # an empty history, and one of everything
+    ratings = np.where(watched, 1.0 - rng.random((10, N_ITEMS)), 0.0)
+    actual = network.logits(csr_array(ratings))
+    assert actual.dtype == np.float32
+    g, everything = reference.ACTIVATIONS[activation], range(N_ITEMS)
+    for user, row_of_ratings in enumerate(ratings.tolist()):
+        likes = [reference.like(rating) for rating in row_of_ratings]
+        confidences = [reference.confidence(rating, alpha) for rating in row_of_ratings]
+        h = reference.scaled_hidden(everything, likes, confidences, W, A, b, g, alpha, input_scale)
+        for layer in range(n_layers - 1):
+            U, c = weights[f"deep_weight.{layer}"], weights[f"deep_bias.{layer}"]
+            h = reference.deeper(h, U, c, g)
+        expected = [reference.logit(item, h, V, d) for item in everything]
+        np.testing.assert_allclose(actual[user], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_dislike_enters_the_hidden_layer_as_the_equation_says():
@@ -118,3 +158,23 @@ def test_a_few_histories_and_many_have_the_logits_of_each_alone(rng, n_users, ke
     hidden = network.hidden(ratings)
     direct = (ratings.toarray() > 0).astype(np.float32) @ network.direct_weight.toarray()
     np.testing.assert_allclose(logits, hidden @ V.T + d + direct, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_users", [0, 1, 5])
+def test_what_is_added_to_the_logits_is_the_product_with_the_likes(rng, n_users):
+    neighbours = rng.integers(9, size=(9, 4))  # one may be there twice: both weights count
+    weight = direct_weight(neighbours, rng.random((9, 4)).astype(np.float32))
+    liked = csr_array(rng.random((n_users, 9)) * (rng.random((n_users, 9)) < 0.4))
+    before = rng.normal(size=(n_users, 9)).astype(np.float32)
+    logits = before.copy()
+    add_direct(logits, liked, weight)
+    expected = before + (liked.toarray() > 0) @ weight.toarray()
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_a_scorer_turns_counts_into_ratings_first():
+    network, counts = random_numpy_network(N_ITEMS), random_counts(12, N_ITEMS)
+    ratings = RelativeRating().fit(counts)
+    np.testing.assert_array_equal(
+        NetworkScorer(network, ratings).scores(counts), network.logits(ratings.transform(counts))
+    )

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import permutations
+from itertools import product as all_of
 
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
 
+from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.model.network import ACTIVATIONS, CFNADENetwork
+from cfnade.model.network import ACTIVATIONS, CFNADENetwork, InputLayer, product, product_by_column
+from cfnade.model.ordering import Window, split_batch
+from cfnade.storage.weights import weight_shapes, wrong_weights
 from tests import reference
-
-LITERAL = {"input_scale": "none", "alpha": 3.0}  # Eq. 9 as printed
-
-
-def random_network(n_items: int = 4, n_hidden: int = 3, **settings: object) -> CFNADENetwork:
-    """Every weight random, in float64."""
-    config = ModelConfig(n_items=n_items, n_hidden=n_hidden, **{**LITERAL, **settings})
-    network = CFNADENetwork(config).double()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.normal_(0.0, 0.5, generator=generator)
-    return network
-
-
-def as_lists(network: CFNADENetwork) -> dict[str, list]:
-    names = {"W": "like_weight", "A": "dislike_weight", "b": "hidden_bias",
-             "V": "output_weight", "d": "output_bias"}  # fmt: skip
-    return {letter: getattr(network, name).tolist() for letter, name in names.items()}
-
-
-def confidence_of_likes(likes: np.ndarray, confidences: np.ndarray) -> csr_array:
-    return csr_array(likes * confidences)
-
-
-def confidences_of(likes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Above 1 where liked, exactly 1 where unobserved."""
-    return np.where(likes > 0, 1.0 + 3.0 * rng.random(likes.shape), 1.0)
+from tests.reference_torch import (
+    as_lists,
+    confidences_of,
+    dense_hidden,
+    dense_logits,
+    like_probabilities,
+    one_pass,
+    random_network,
+)
 
 
 def test_probabilities_of_all_like_vectors_sum_to_one_for_every_ordering(rng):
@@ -48,15 +33,12 @@ def test_probabilities_of_all_like_vectors_sum_to_one_for_every_ordering(rng):
     confidence_if_liked = 1.0 + 3.0 * rng.random(4)
     for ordering in permutations(range(4)):
         total = 0.0
-        for likes in product([0.0, 1.0], repeat=4):
+        for likes in all_of([0.0, 1.0], repeat=4):
             like = np.array([likes])
             confidence = np.where(like > 0, confidence_if_liked, 1.0)
             joint = 1.0
             for position, item in enumerate(ordering):
-                in_context = np.isin(np.arange(4), ordering[:position])
-                context = confidence_of_likes(like * in_context, confidence)
-                logit = network.logits(network.hidden(context, in_context))[0, item]
-                p = torch.sigmoid(logit).item()
+                p = like_probabilities(network, like, confidence, ordering, position + 1)[item]
                 joint *= p if like[0, item] else 1.0 - p
             expected = reference.joint_probability(
                 ordering, like[0], confidence[0], **as_lists(network)
@@ -68,46 +50,77 @@ def test_probabilities_of_all_like_vectors_sum_to_one_for_every_ordering(rng):
 
 def test_a_target_gets_no_gradient_from_targets_but_from_the_context(rng):
     network = random_network(n_items=6, n_hidden=4)
-    in_context = np.array([True, True, False, True, False, False])
+    window = Window(6, 5, 3)  # the targets go around the end: 5, 0, 1
+    is_target = np.array([True, True, False, False, False, True])
     like = np.ones((1, 6))
-    context = confidence_of_likes(like * in_context, confidences_of(like, rng))
-    for target in np.flatnonzero(~in_context):
-        network.zero_grad()
-        network.logits(network.hidden(context, in_context))[0, target].backward()
-        gradient = network.like_weight.grad.abs().sum(dim=1).numpy()
-        assert (gradient[~in_context] == 0).all()
-        assert (gradient[in_context] > 0).all()
-        assert (network.dislike_weight.grad.numpy()[~in_context] == 0).all()
+    context, _ = split_batch(csr_array(like * confidences_of(like, rng)), window)
+    layer = InputLayer(network.like_weight, network.dislike_weight, network.config)
+    for target in np.flatnonzero(is_target):
+        entered = layer.forward(context, window).requires_grad_()
+        logit = network.hidden_of(entered)[0] @ network.output_weight[target]
+        logit.backward()
+        gradients = layer.gradient(entered.grad)
+        by_like = gradients["like_weight"].abs().sum(dim=1).numpy()
+        assert (by_like[is_target] == 0).all()
+        assert (by_like[~is_target] > 0).all()
+        assert (gradients["dislike_weight"].numpy()[is_target] == 0).all()
+
+
+def test_a_like_of_a_target_changes_no_prediction(rng):
+    network = random_network(n_items=6, n_hidden=4)
+    likes = np.array([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
+    confidences = confidences_of(likes, rng)
+    hidden = one_pass(network, likes, confidences, range(6), 3).hidden
+    for target in (2, 3, 5):
+        other = likes.copy()
+        other[0, target] = 1.0 - other[0, target]
+        torch.testing.assert_close(
+            one_pass(network, other, confidences, range(6), 3).hidden, hidden, rtol=0, atol=0
+        )
 
 
 def test_what_is_unobserved_in_the_context_enters_by_the_dislike_weight_alone(rng):
     network = random_network(n_items=6, n_hidden=4)
-    in_context = np.array([True, True, False, True, False, False])
     like = np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
-    context = confidence_of_likes(like, confidences_of(like, rng))
-    network.logits(network.hidden(context, in_context))[0, 5].backward()
-    assert (network.like_weight.grad.abs().sum(dim=1) > 0).tolist() == [True] + [False] * 5
-    by_dislike = network.dislike_weight.grad.abs().sum(dim=1).numpy()
+    gradients = one_pass(network, like, confidences_of(like, rng), [0, 1, 3, 2, 4, 5], 4).gradients
+    by_like = gradients["like_weight"].abs().sum(dim=1)
+    assert (by_like > 0).tolist() == [True] + [False] * 5
+    by_dislike = gradients["dislike_weight"].abs().sum(dim=1).numpy()
     np.testing.assert_allclose(by_dislike[[0, 2, 4, 5]], 0.0, atol=1e-15)
     assert (by_dislike[[1, 3]] > 0).all()
 
 
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "identity"])
-def test_sparse_hidden_layer_equals_the_equation_summed_over_all_items(rng, activation):
+@pytest.mark.parametrize("rotation", [0, 5])
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_sparse_hidden_layer_equals_the_equation_summed_over_all_items(rng, activation, rotation):
     network = random_network(n_items=9, n_hidden=5, activation=activation)
     likes = (rng.random((7, 9)) < 0.4).astype(float)
+    likes[0] = 0.0  # an empty history
     confidences = confidences_of(likes, rng)
-    in_context = rng.random(9) < 0.6
-    context = confidence_of_likes(likes * in_context, confidences)
-    actual = network.hidden(context, in_context).detach().numpy()
+    ordering = rng.permutation(9)
+    actual = one_pass(network, likes, confidences, ordering, 6, rotation).hidden
     weights = as_lists(network)
     for user in range(7):
         expected = reference.hidden(
-            np.flatnonzero(in_context), likes[user], confidences[user],
+            ordering[:5], likes[user], confidences[user],
             weights["W"], weights["A"], weights["b"],
             g=lambda x: ACTIVATIONS[activation](torch.tensor(x, dtype=torch.float64)).item(),
         )  # fmt: skip
-        np.testing.assert_allclose(actual[user], expected, rtol=1e-12)
+        np.testing.assert_allclose(actual[user], expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_layers", [1, 3])
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+def test_the_dense_oracle_is_the_sparse_network(rng, input_scale, n_layers):
+    network = random_network(n_items=9, n_hidden=5, input_scale=input_scale, n_layers=n_layers)
+    likes = (rng.random((7, 9)) < 0.4).astype(float)
+    confidences, ordering = confidences_of(likes, rng), rng.permutation(9)
+    for i in (1, 4, 9):
+        in_context = np.isin(np.arange(9), ordering[: i - 1])
+        torch.testing.assert_close(
+            one_pass(network, likes, confidences, ordering, i).hidden,
+            dense_hidden(network, likes, confidences, in_context).detach(),
+        )
 
 
 def test_input_scale_alpha_is_the_same_model_in_other_units(rng):
@@ -117,71 +130,96 @@ def test_input_scale_alpha_is_the_same_model_in_other_units(rng):
         scaled.like_weight.copy_(literal.like_weight * (1.0 + 3.0))
         scaled.dislike_weight.copy_(literal.dislike_weight * 9)
     likes = (rng.random((7, 9)) < 0.4).astype(float)
-    in_context = rng.random(9) < 0.6
-    context = confidence_of_likes(likes * in_context, confidences_of(likes, rng))
-    torch.testing.assert_close(
-        scaled.hidden(context, in_context), literal.hidden(context, in_context)
-    )
+    split = (likes, confidences_of(likes, rng), rng.permutation(9), 6)
+    torch.testing.assert_close(one_pass(scaled, *split).hidden, one_pass(literal, *split).hidden)
 
 
-def test_input_scale_history_divides_by_the_root_of_the_sum(rng):
+def test_input_scale_history_divides_by_the_root_of_the_sum():
     network = random_network(n_items=3, n_hidden=2, input_scale="history", activation="identity")
     with torch.no_grad():
         network.dislike_weight.zero_()
         network.hidden_bias.zero_()
-    context = csr_array(np.array([[4.0, 2.0, 0.0], [0.0, 0.0, 4.0]]))  # c / (1 + alpha): 1, 0.5; 1
-    hidden = network.hidden(context, np.ones(3, dtype=bool)).detach().numpy()
+    context = csr_array(np.array([[4.0, 2.0, 0.0], [0.0, 4.0, 0.0]]))  # c / (1 + alpha): 1, 0.5; 1
+    layer = InputLayer(network.like_weight, network.dislike_weight, network.config)
+    entered = layer.forward(context, Window(3, 2, 1)).numpy()
     W = network.like_weight.detach().numpy()
-    np.testing.assert_allclose(hidden[0], (W[0] + 0.5 * W[1]) / np.sqrt(1.5))
-    np.testing.assert_allclose(hidden[1], W[2])
+    np.testing.assert_allclose(entered[0], (W[0] + 0.5 * W[1]) / np.sqrt(1.5))
+    np.testing.assert_allclose(entered[1], W[1])
+
+
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+@pytest.mark.parametrize("window", [Window(9, 2, 4), Window(9, 7, 4), Window(9, 0, 9)])
+def test_what_enters_and_its_gradients_equal_automatic_ones(rng, input_scale, window):
+    network = random_network(n_items=9, n_hidden=4, input_scale=input_scale, activation="identity")
+    likes = (rng.random((6, 9)) < 0.4).astype(float)
+    likes[0] = 0.0  # an empty history
+    confidences = confidences_of(likes, rng)
+    batch = csr_array(likes * confidences)
+    by_input = torch.from_numpy(rng.normal(size=(6, 4)))
+    in_context = window.target_number(np.arange(9)) >= window.n_targets
+
+    plain = dense_hidden(network, likes, confidences, in_context)
+    plain.backward(by_input)
+    layer = InputLayer(network.like_weight, network.dislike_weight, network.config)
+    other = Window(9, 5, 3)  # buffers are used again
+    layer.forward(split_batch(batch, other)[0], other)
+    layer.gradient(by_input + 1.0)
+    entered = layer.forward(split_batch(batch, window)[0], window)
+    gradients = layer.gradient(by_input)
+    torch.testing.assert_close(entered + network.hidden_bias, plain)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, network.get_parameter(name).grad)
 
 
 @pytest.mark.parametrize("n_layers", [1, 3])
-def test_gradients_are_right_to_numerical_differences(rng, n_layers):
-    network = random_network(n_items=5, n_hidden=3, n_layers=n_layers, input_scale="history")
-    likes = (rng.random((4, 5)) < 0.5).astype(float)
-    in_context = np.array([True, False, True, True, False])
-    context = confidence_of_likes(likes * in_context, confidences_of(likes, rng))
-    names = [name for name, _ in network.named_parameters()]
-
-    def logits(*weights: torch.Tensor) -> torch.Tensor:
-        def body(module: CFNADENetwork) -> torch.Tensor:
-            return module.logits(module.hidden(context, in_context), np.array([1, 4]))
-
-        return torch.func.functional_call(
-            _Forward(network, body),
-            {f"network.{n}": w for n, w in zip(names, weights, strict=True)},
-            (),
-        )
-
-    weights = tuple(w.detach().clone().requires_grad_() for w in network.parameters())
-    assert torch.autograd.gradcheck(logits, weights)
-
-
-class _Forward(torch.nn.Module):
-    """Makes a function of the network's weights out of its methods."""
-
-    def __init__(self, network: CFNADENetwork, body) -> None:
-        super().__init__()
-        self.network, self.body = network, body
-
-    def forward(self) -> torch.Tensor:
-        return self.body(self.network)
-
-
-@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize("alpha", [0.0, 300.0])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
-def test_numpy_inference_equals_the_torch_network(rng, n_layers, input_scale, activation):
-    network = random_network(
-        n_items=30, n_hidden=8, n_layers=n_layers, input_scale=input_scale, activation=activation
-    ).float()
-    ratings = csr_array(rng.random((12, 30)) * (rng.random((12, 30)) < 0.2))
-    ratings = csr_array(np.vstack([ratings.toarray(), np.zeros((1, 30))]))  # an empty history
-    weights = {name: w.detach().numpy() for name, w in network.named_parameters()}
-    context = ratings.copy()
-    context.data = (1.0 + network.config.alpha * context.data).astype(np.float32)
-    expected = network.logits(network.hidden(context, np.ones(30, dtype=bool)))
-    actual = NumpyNetwork(network.config, weights).logits(ratings)
-    np.testing.assert_allclose(actual, expected.detach().numpy(), atol=1e-5)
+def test_numpy_inference_equals_the_torch_network(rng, activation, input_scale, alpha, n_layers):
+    """All items are the context then. An extra item that nobody knows of is the target."""
+    config = ModelConfig(25, 6, n_layers, activation, alpha, input_scale)
+    network = CFNADENetwork(config)
+    generator = torch.Generator().manual_seed(1)
+    # Unbounded activations multiply a confidence of 301 up: such weights are small when trained.
+    std = 0.3 if input_scale != "none" else 0.3 / (1.0 + alpha)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_(0.0, std, generator=generator)
+    weights = {name: weight.detach().numpy() for name, weight in network.named_parameters()}
+    assert wrong_weights(config, weights) is None
+    assert set(weights) == set(weight_shapes(config))
+
+    watched = rng.random((12, 25)) < 0.3
+    watched[0], watched[1] = False, True  # an empty history, and one of everything
+    ratings = csr_array(np.where(watched, 1.0 - rng.random((12, 25)), 0.0))
+    context = np.zeros((12, 26), dtype=np.float32)
+    context[:, :25][watched] = confidence(ratings.toarray()[watched], alpha)
+    W, A = (
+        torch.cat([network.get_parameter(name).detach(), torch.ones(1, 6)])
+        for name in ("like_weight", "dislike_weight")
+    )
+    entered = InputLayer(W, A, config).forward(csr_array(context), Window(26, 25, 1))
+    expected = dense_logits(network, network.hidden_of(entered)).detach().numpy()
+    actual = NumpyNetwork(config, weights).logits(ratings)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     assert actual.dtype == np.float32
+
+
+def test_products_equal_the_dense_ones(rng):
+    matrix = csr_array(rng.random((5, 7)) * (rng.random((5, 7)) < 0.4))
+    matrix = csr_array(np.vstack([matrix.toarray(), np.zeros((1, 7))]))  # an empty row
+    by_row, by_column = torch.from_numpy(rng.random((7, 3))), torch.from_numpy(rng.random((6, 3)))
+    dense = torch.from_numpy(matrix.toarray())
+    torch.testing.assert_close(product(matrix, by_row), dense @ by_row)
+    used, rows = product_by_column(matrix, by_column)
+    whole = torch.zeros(7, 3, dtype=torch.float64)
+    whole[used] = rows
+    torch.testing.assert_close(whole, dense.T @ by_column)
+    assert (np.diff(matrix.tocsc().indptr)[used] > 0).all()
+
+
+def test_nothing_at_all_is_a_product_too():
+    empty = csr_array((2, 4))
+    assert product(empty, torch.ones(4, 3)).abs().sum() == 0
+    used, rows = product_by_column(empty, torch.ones(2, 3))
+    assert len(used) == len(rows) == 0

@@ -7,17 +7,22 @@ from scipy.sparse import csr_array
 from cfnade.model.ordering import Window, draw_window, split_batch
 
 
+def in_context(window: Window) -> np.ndarray:
+    """Whether each place is in the context, (n_items,)."""
+    return window.target_number(np.arange(window.n_items)) >= window.n_targets
+
+
 def test_there_is_always_a_target_and_the_number_of_context_items_is_uniform(rng):
-    sizes = [int(draw_window(5, None, rng).in_context.sum()) for _ in range(5000)]
+    sizes = [int(in_context(draw_window(5, None, rng)).sum()) for _ in range(5000)]
     share = np.bincount(sizes, minlength=6) / 5000
     np.testing.assert_allclose(share, [0.2] * 5 + [0.0], atol=0.03)
 
 
 def test_a_fixed_share_of_the_items_is_context_and_each_item_equally_often(rng):
-    draws = np.array([draw_window(10, 0.5, rng).in_context for _ in range(4000)])
+    draws = np.array([in_context(draw_window(10, 0.5, rng)) for _ in range(4000)])
     assert (draws.sum(axis=1) == 5).all()
     np.testing.assert_allclose(draws.mean(axis=0), 0.5, atol=0.04)
-    assert draw_window(1, 0.9, rng).in_context.tolist() == [False]
+    assert in_context(draw_window(1, 0.9, rng)).tolist() == [False]
 
 
 @pytest.mark.parametrize("start", range(8))
@@ -25,19 +30,30 @@ def test_a_fixed_share_of_the_items_is_context_and_each_item_equally_often(rng):
 def test_the_blocks_are_the_targets_in_their_order_around_the_circle(start, n_targets):
     window = Window(8, start, n_targets)
     places = [(start + k) % 8 for k in range(n_targets)]
-    assert np.flatnonzero(~window.in_context).tolist() == sorted(places)
+    assert np.flatnonzero(~in_context(window)).tolist() == sorted(places)
     assert window.target_number(np.array(places)).tolist() == list(range(n_targets))
-    for n_first in {1, n_targets}:
-        told = {}
-        for numbers, at in window.blocks(n_first):
-            pieces = (range(piece.start, piece.stop) for piece in (numbers, at))
-            told |= dict(zip(*pieces, strict=True))
-        assert told == dict(enumerate(places[:n_first]))
+    place_of = {}
+    for numbers, at in window.blocks():
+        pieces = (range(piece.start, piece.stop) for piece in (numbers, at))
+        place_of |= dict(zip(*pieces, strict=True))
+    assert place_of == dict(enumerate(places))
 
 
-def test_a_batch_is_parted_without_loss(rng):
+@pytest.mark.parametrize("start", range(8))
+@pytest.mark.parametrize("n_targets", [1, 3, 8])
+def test_every_place_is_a_target_or_in_the_context(start, n_targets):
+    window = Window(8, start, n_targets)
+    targets, context = (
+        [place for at in places for place in range(8)[at]]
+        for places in (window.target_places, window.context_places)
+    )
+    assert sorted(targets + context) == list(range(8))
+    np.testing.assert_array_equal(np.isin(np.arange(8), context), in_context(window))
+
+
+def test_a_batch_is_split_without_loss(rng):
     batch = csr_array(rng.random((6, 8)) * (rng.random((6, 8)) < 0.5))
     window = Window(8, start=6, n_targets=5)
     context, targets = split_batch(batch, window)
-    np.testing.assert_array_equal(context.toarray(), batch.toarray() * window.in_context)
+    np.testing.assert_array_equal(context.toarray(), batch.toarray() * in_context(window))
     np.testing.assert_array_equal(targets.toarray(), batch.toarray()[:, [6, 7, 0, 1, 2]])

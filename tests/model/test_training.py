@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from cfnade.beyond.factors import Factorisations, FactorPlan
+from cfnade.beyond.factors import start_from_factors
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
@@ -15,21 +15,13 @@ from cfnade.metrics.evaluate import mean_percentage_ranking
 from cfnade.model import training as training_module
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NetworkScorer
-from cfnade.model.input_layer import InputLayer
-from cfnade.model.network import CFNADENetwork
-from cfnade.model.objective import OutputLayer, weighted_nll
-from cfnade.model.ordering import draw_window, split_batch
-from cfnade.model.training import Look, train
+from cfnade.model.network import CFNADENetwork, InputLayer
+from cfnade.model.objective import OutputLayer
+from cfnade.model.ordering import draw_window
+from cfnade.model.training import Look, first_weights, train
+from tests.reference_torch import dense_cost, dense_hidden, dense_logits
 
 MODEL = ModelConfig(n_items=20, n_hidden=8)
-
-
-@pytest.mark.parametrize(
-    ("n_users", "expected"), [(10**6, 200), (1_600, 200), (800, 100), (100, 16), (1, 16)]
-)
-def test_an_update_has_200_users_or_an_eighth_of_them(n_users, expected):
-    assert TrainingConfig().users_per_update(n_users) == expected
-    assert TrainingConfig(batch_size=7).users_per_update(n_users) == 7
 
 
 TRAINING = TrainingConfig(batch_size=16, max_epochs=6, learning_rate=0.02, validate_every=1)
@@ -108,23 +100,7 @@ def test_the_best_epoch_has_least_of_what_counts_and_that_need_not_be_mpr(rating
     assert [epoch.cost for epoch in trained.epochs] == [-0.1, -0.2, -0.3, -0.2]
 
 
-def test_a_checkpoint_is_not_resumed_by_another_metric(ratings, tmp_path):
-    training = changed(TRAINING, max_epochs=2, choose_by="ndcg@5")
-    looks = iter([Look(9.0, -0.1), Look(8.0, -0.3), Look(7.0, -0.2), Look(6.0, -0.2)])
-    train(MODEL, training, ratings, validate=lambda n: next(looks), checkpoint=tmp_path / "c")
-    for other in (None, "recall@5"):
-        with pytest.raises(ArtifactError, match="other training"):
-            longer = changed(training, max_epochs=4, choose_by=other)
-            train(MODEL, longer, ratings, checkpoint=tmp_path / "c", resume=True)
-    longer = changed(training, max_epochs=4)
-    resumed = train(
-        MODEL, longer, ratings, validate=lambda n: next(looks),
-        checkpoint=tmp_path / "c", resume=True,
-    )  # fmt: skip
-    assert (resumed.best_epoch, [e.cost for e in resumed.epochs]) == (2, [-0.1, -0.3, -0.2, -0.2])
-
-
-def test_validation_is_looked_at_every_so_many_epochs_and_after_the_last(ratings):
+def test_validation_is_looked_at_every_few_epochs(ratings):
     training = changed(TRAINING, max_epochs=7, validate_every=3)
     trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))
     looked = [e.number for e in trained.epochs if e.validation_mpr is not None]
@@ -136,25 +112,6 @@ def test_patience_is_asked_only_after_a_look(ratings):
     training = changed(TRAINING, max_epochs=20, validate_every=3, patience=1)
     trained = train(MODEL, training, ratings, validate=lambda network: Look(5.0))
     assert (len(trained.epochs), trained.best_epoch) == (6, 3)
-
-
-@pytest.mark.parametrize(
-    ("n_users", "patience", "look_every"),
-    [(100_000, 6, 2), (6_000, 7, 2), (1_900, 20, 5), (200, 25, 7)],
-)
-def test_with_few_users_patience_and_looks_count_updates(n_users, patience, look_every):
-    training = TrainingConfig()
-    assert training.patience_for(n_users) == patience
-    looks = [epoch for epoch in range(1, 30) if training.is_validated(epoch, n_users)]
-    assert looks[:2] == [look_every, 2 * look_every]
-    told = TrainingConfig(patience=3, validate_every=4, max_epochs=10)
-    assert told.patience_for(n_users) == 3
-    assert [e for e in range(1, 11) if told.is_validated(e, n_users)] == [4, 8]
-    soon = TrainingConfig(patience=3)  # or a single look would end it
-    looks = [epoch for epoch in range(1, 10) if soon.is_validated(epoch, n_users)]
-    assert looks[0] == min(look_every, 3)
-    short = TrainingConfig(max_epochs=12)
-    assert short.is_validated(min(look_every, 3), n_users)
 
 
 def test_a_run_that_is_cut_short_before_any_look_has_its_last_weights(ratings, tmp_path):
@@ -236,7 +193,27 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused(ratings, tmp_path):
         train(MODEL, TRAINING, swapped, checkpoint=tmp_path / "c", resume=True)
 
 
-def test_a_missing_or_damaged_checkpoint_is_told(ratings, tmp_path):
+def test_a_checkpoint_with_another_key_is_refused(ratings, tmp_path):
+    """The caller says what else must be the same, such as the metric of early stopping."""
+    training = changed(TRAINING, max_epochs=2)
+    looks = iter([Look(9.0, -0.1), Look(8.0, -0.3), Look(7.0, -0.2), Look(6.0, -0.2)])
+
+    def run(longer, key, **more):
+        return train(
+            MODEL, longer, ratings, validate=lambda network: next(looks),
+            checkpoint=tmp_path / "c", resume_key=key, **more,
+        )  # fmt: skip
+
+    run(training, {"choose_by": "ndcg@5"})
+    longer = changed(training, max_epochs=4)
+    for other in ({"choose_by": None}, {"choose_by": "recall@5"}):
+        with pytest.raises(ArtifactError, match="other choose_by: ndcg@5, now"):
+            run(longer, other, resume=True)
+    resumed = run(longer, {"choose_by": "ndcg@5"}, resume=True)
+    assert (resumed.best_epoch, [e.cost for e in resumed.epochs]) == (2, [-0.1, -0.3, -0.2, -0.2])
+
+
+def test_a_missing_or_damaged_checkpoint_is_refused(ratings, tmp_path):
     with pytest.raises(ConfigError, match="needs the folder"):
         train(MODEL, TRAINING, ratings, resume=True)
     with pytest.raises(ArtifactError, match="no checkpoint in"):
@@ -253,19 +230,6 @@ def test_the_bias_starts_at_the_logit_of_the_share_of_watchers(counts, ratings):
     share = 1.0 / (1.0 + np.exp(-trained.network.weights["output_bias"]))
     expected = (np.bincount(counts.indices, minlength=20) + 0.5) / 61
     np.testing.assert_allclose(share, expected, rtol=1e-5)
-
-
-def test_no_bias_is_better_than_the_odds_with_nothing_beside_it(ratings):
-    run = training_module._Run(MODEL, changed(TRAINING, bias_start="odds"), ratings)
-    likes, dense = run.rows.confidence, run.rows.confidence.toarray()
-    bias = run.network.output_bias.detach().numpy()
-
-    def cost(moved):
-        zeros = np.where(dense == 0, np.logaddexp(0, moved), 0.0).sum()
-        return zeros + (dense * np.logaddexp(0, -moved)).sum()
-
-    assert cost(bias) < min(cost(bias + 0.2), cost(bias - 0.2), cost(np.zeros(20)))
-    assert likes.nnz == ratings.nnz
 
 
 def test_frequency_scaled_l2_pulls_item_rows_to_zero_by_their_number_of_watchers(ratings):
@@ -290,26 +254,6 @@ def test_training_beats_popularity_on_taste_groups(counts, ratings):
     trained = train(MODEL, changed(TRAINING, max_epochs=40, patience=40), fitted.transform(kept))
     scorer = NetworkScorer(trained.network, fitted)
     assert mean_percentage_ranking(scorer, kept, held_out, fitted.transform(held_out)) < 25
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("learning_rate", 0.0), ("batch_size", 0), ("dropout", 1.0), ("context_share", 1.0),
-     ("optimizer", "lbfgs"), ("item_l2", -1.0), ("patience", 0), ("weight_average", -0.1)],
-)  # fmt: skip
-def test_training_settings_without_meaning_are_refused_by_name(field, value):
-    with pytest.raises(ConfigError, match=field):
-        TrainingConfig(**{field: value})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("n_hidden", 0), ("n_layers", 0), ("activation", "sin"), ("alpha", -1), ("input_scale", "x"),
-     ("n_items", 0), ("n_hidden", 2.5)],
-)  # fmt: skip
-def test_model_settings_without_meaning_are_refused_by_name(field, value):
-    with pytest.raises(ConfigError, match=field):
-        ModelConfig(**{"n_items": 3, field: value})
 
 
 def test_deep_and_other_activations_train(ratings):
@@ -345,10 +289,11 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
     )
 
     window = draw_window(20, 0.5, np.random.default_rng(3))
-    context, target_likes = split_batch(batch, window)
-    places = np.concatenate([np.arange(at.start, at.stop) for _, at in window.blocks()])
-    logits = literal.logits(literal.hidden(context, window.in_context), places)
-    loss = weighted_nll(logits, target_likes, 20) / (20 if item_mean else 1)
+    in_context = window.target_number(np.arange(20)) >= window.n_targets
+    likes = (batch.toarray() > 0).astype(float)
+    confidences = np.where(likes > 0, batch.toarray(), 1.0)
+    logits = dense_logits(literal, dense_hidden(literal, likes, confidences, in_context))
+    loss = dense_cost(logits, likes, confidences, in_context) / (20 if item_mean else 1)
     n_watchers = torch.from_numpy(np.diff(csr_array(ratings.T).tocsr().indptr)).float()
     for weight in (literal.like_weight, literal.output_weight):
         loss = loss + 2.0 / (run.rows.n_users * 20) * (n_watchers * (weight**2).sum(dim=1)).sum()
@@ -433,24 +378,30 @@ def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
     assert rates[1:] == sorted(rates[1:], reverse=True) and rates[-1] == pytest.approx(0.02 / 40)
 
 
-def _units(model, ratings):
-    return Factorisations(ratings, model, FactorPlan.of(ratings.nnz, *ratings.shape)).units(10.0)
+def from_factors(model, ratings):
+    drawn = first_weights(model, TRAINING, ratings)
+    return start_from_factors(drawn, ratings, model, n_factors=10, alpha=10.0, seed=0)
 
 
 def test_a_start_from_factors_begins_below_a_random_one(ratings):
-    drawn = training_module.first_weights(MODEL, TRAINING, ratings)
     random, warm = (
         train(MODEL, changed(TRAINING, max_epochs=3), ratings, start=start).epochs
-        for start in (None, _units(MODEL, ratings).start_weights(drawn, seed=0))
+        for start in (None, from_factors(MODEL, ratings))
     )
     assert warm[0].loss < random[0].loss
 
 
+def test_the_first_weights_are_what_training_starts_from_by_default(ratings):
+    start = first_weights(MODEL, TRAINING, ratings)
+    usual, given = (train(MODEL, TRAINING, ratings, start=s).network for s in (None, start))
+    assert same_weights(usual.weights, given.weights)
+    other = first_weights(MODEL, changed(TRAINING, seed=1), ratings)
+    assert not np.array_equal(start["like_weight"], other["like_weight"])
+
+
 def test_a_start_from_factors_leaves_no_unit_without_a_gradient(ratings):
     wide = changed(MODEL, n_hidden=30)  # more units than factors
-    drawn = training_module.first_weights(wide, TRAINING, ratings)
-    start = _units(wide, ratings).start_weights(drawn, seed=0)
-    run = training_module._Run(wide, TRAINING, ratings, start)
+    run = training_module._Run(wide, TRAINING, ratings, from_factors(wide, ratings))
     before = {n: w.detach().clone() for n, w in run.network.named_parameters()}
     run.epoch(None, None)
     for name in ("like_weight", "output_weight"):

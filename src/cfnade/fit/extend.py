@@ -19,7 +19,7 @@ from cfnade.data.feedback import popularity_logit, share_logit
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
-from cfnade.fit.memory import MemoryPlan
+from cfnade.fit.memory import MemoryPlan, parse_bytes
 from cfnade.fit.pipeline import Callbacks
 from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings
@@ -108,8 +108,8 @@ def extend(
         ratings = ratings.followed_by(RelativeRating().fit(counts))
     rated = ratings.transform(counts)
     config = replace(before.config, n_items=n_items)
-    plan = FitPlan.of(counts, settings)
-    _check_memory(plan, config)
+    plan = FitPlan.of(counts, replace(settings, memory_limit=None))  # more than is done here
+    _check_memory(plan, config, settings.memory_limit)
 
     # The readout is not trained: it is taken off before, and put back after.
     tilt = _popularity(scorer, seen, rated) * np.float32(readout.popularity_tilt or 0.0)
@@ -146,16 +146,15 @@ def extend(
     return Extended(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
 
 
-def _check_memory(plan: FitPlan, config: ModelConfig) -> None:
+def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None:
     """Refuse what does not fit the limit of memory."""
-    needed = MemoryPlan.of(
-        plan.n_users, plan.n_pairs, config, plan.training, direct=plan.memory.direct
-    )
+    direct = plan.memory.direct if config.n_neighbours else 0
+    needed = MemoryPlan.of(plan.n_users, plan.n_pairs, config, plan.training, direct=direct)
     logger.info("%s", needed.describe())
-    if plan.memory_limit is not None and needed.total > plan.memory_limit:
+    if limit is not None and needed.total > parse_bytes(limit):
         raise ConfigError(
-            f"{needed.describe()}: more than the limit of {plan.memory_limit / 1e9:.1f} GB; allow "
-            "more, or train on fewer users at a time"
+            f"{needed.describe()}: more than the limit of {limit}; allow more, or train on fewer "
+            "users at a time"
         )
 
 

@@ -242,6 +242,7 @@ class _Fitting:
             resume_key={
                 "start": None if plan.factors is None else asdict(plan.factors),
                 "readout": None if judge is None else asdict(plan.readout),
+                "choose_by": None if judge is None else self.settings.choose_by,
             },
         )
         if name == "search" and n_run:  # a refit of an earlier run is void

@@ -18,6 +18,23 @@ from cfnade.model.config import Activation, BiasStart, InputScale, Optimizer, Sc
 Start: TypeAlias = Literal["factors", "random"]
 
 
+def readout_of(value: Readout | Mapping[str, Any]) -> Readout:
+    """A readout, as it is or as JSON.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if isinstance(value, Mapping):
+        return Readout(**_known(Readout, value))
+    if not isinstance(value, Readout):
+        raise ConfigError(f"readout must be a Readout, got {value!r}")
+    return value
+
+
+def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f.name: values[f.name] for f in fields(kind) if f.name in values}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How the network is built and trained. The plan of a fit decides what is None.
@@ -58,6 +75,7 @@ class Recipe:
             check_choice("start", self.start, get_args(Start))
         if self.refit is not None:
             check_bool("refit", self.refit)
+        readout_of(self.readout)  # refuses anything else
 
 
 RECIPES: dict[str, Recipe] = {
@@ -141,18 +159,21 @@ def recipe_of(value: str | Recipe | Mapping[str, Any]) -> Recipe:
     if isinstance(value, Mapping):
         given = _known(Recipe, value)
         return Recipe(**{**given, "readout": readout_of(given.get("readout", {}))})
-    if value not in RECIPES:
+    if not isinstance(value, str) or value not in RECIPES:
         raise ConfigError(f"there is no recipe {value!r}; choose from {', '.join(RECIPES)}")
     return RECIPES[value]
 
 
-def readout_of(value: Readout | Mapping[str, Any]) -> Readout:
-    """A readout, as it is or as JSON."""
-    return Readout(**_known(Readout, value)) if isinstance(value, Mapping) else value
-
-
 GROUPS = {"recipe": Recipe, "readout": Readout}
 """Settings with settings of their own, which are named `recipe__n_layers`."""
+
+NESTED = [
+    f"{group}__{f.name}"
+    for group, kind in GROUPS.items()
+    for f in fields(kind)
+    if f.name != "readout"  # of a recipe: the keyword of that name sets it
+]
+"""Their names."""
 
 
 def nested_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +204,7 @@ def with_nested(params: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     for name in changes.keys() - changed.keys():
         group, inner = name.split("__", 1)
         both = {**params, **changed}
-        if group not in GROUPS or inner not in {f.name for f in fields(GROUPS[group])}:
+        if name not in NESTED:
             raise ConfigError(_no_setting(name, params))
         if group == "recipe":
             changed["recipe"] = replace(recipe_of(both["recipe"]), **{inner: changes[name]})
@@ -195,9 +216,7 @@ def with_nested(params: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
 
 
 def _no_setting(name: str, params: Mapping[str, Any]) -> str:
-    nested = [f"{g}__{f.name}" for g, kind in GROUPS.items() for f in fields(kind)]
-    choices = [n for n in (*params, *nested) if n != "recipe__readout"]
-    return f"there is no setting {name!r}; choose from {', '.join(choices)}"
+    return f"there is no setting {name!r}; choose from {', '.join([*params, *NESTED])}"
 
 
 def to_json(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,14 +233,13 @@ def from_json(saved: Mapping[str, Any], keywords: list[str]) -> dict[str, Any]:
     """Keywords of the estimator from a saved folder, those of earlier versions included."""
     params = {name: value for name, value in saved.items() if name in keywords}
     if "recipe" in saved:
-        params["recipe"] = recipe_of(saved["recipe"])
+        recipe = recipe_of(saved["recipe"])
+        params["recipe"] = saved["recipe"] if isinstance(saved["recipe"], str) else recipe
         if saved.get("readout") is not None:
             params["readout"] = readout_of(saved["readout"])
         return params
-    recipe, readout = _known(Recipe, saved), _known(Readout, saved)  # all flat before 0.1.0
-    recipe.pop("readout", None)
-    return {**params, "recipe": Recipe(**recipe), "readout": Readout(**readout)}
-
-
-def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f.name: values[f.name] for f in fields(kind) if f.name in values}
+    flat, readout = _known(Recipe, saved), _known(Readout, saved)  # before 0.1.0
+    flat.pop("readout", None)
+    if saved.get("start_from_factors") is not None:
+        flat["start"] = "factors" if saved["start_from_factors"] else "random"
+    return {**params, "recipe": Recipe(**flat), "readout": Readout(**readout)}

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from cfnade import ConfigError, ImplicitCFNADE, RelativeRating
+from cfnade.beyond.readout import NO_READOUT, Readout
+from cfnade.fit.settings import (
+    NESTED,
+    OVERRIDES,
+    RECIPES,
+    FitSettings,
+    Recipe,
+    from_json,
+    nested_params,
+    readout_of,
+    recipe_of,
+    to_json,
+    with_nested,
+)
+from cfnade.model.config import ModelConfig, TrainingConfig
+
+KEYWORDS = list(inspect.signature(ImplicitCFNADE).parameters)
+
+
+def params_of(**settings):
+    return ImplicitCFNADE(**settings).get_params(deep=False)
+
+
+def test_defaults_of_the_recipe_are_those_of_the_configurations():
+    defaults = {
+        field.name: field.default
+        for kind in (ModelConfig, TrainingConfig)
+        for field in fields(kind)
+    }
+    for field in fields(Recipe):
+        if field.name in defaults and field.default is not None:
+            assert field.default == defaults[field.name], field.name
+    missing = defaults.keys() - {field.name for field in fields(Recipe)}
+    assert missing == {"n_items", "n_neighbours", "n_linear", "seed"}
+
+
+def test_the_paper_recipe_is_that_of_the_paper():
+    paper = RECIPES["paper"]
+    assert set(RECIPES) == {"default", "paper"} and RECIPES["default"] == Recipe()
+    assert (paper.n_hidden, paper.optimizer, paper.learning_rate) == (256, "sgd", 0.01)
+    assert (paper.batch_size, paper.weight_decay, paper.alpha) == (200, 0.01, 300.0)
+    assert paper.context_share is None and not paper.item_mean  # Eq. 14 as printed
+    assert paper.readout == NO_READOUT and paper.start == "random"  # not in the paper
+
+
+def test_keywords_override_the_recipe_and_none_leaves_it():
+    for recipe in ("default", "paper", Recipe(alpha=7.0)):
+        assert FitSettings.of(params_of(recipe=recipe)).recipe == recipe_of(recipe)
+    values = {"n_hidden": 3, "alpha": 2.0, "item_l2": 0.5, "dropout": 0.1, "learning_rate": 0.2,
+              "batch_size": 9, "max_epochs": 4, "patience": 2}  # fmt: skip
+    assert tuple(values) == OVERRIDES
+    found = FitSettings.of(params_of(recipe="paper", **values)).recipe
+    assert found == replace(RECIPES["paper"], **values)
+    readout = Readout(direct_gain=3.0)
+    assert FitSettings.of(params_of(recipe="paper", readout=readout)).recipe.readout == readout
+
+
+def test_all_else_of_the_estimator_becomes_a_setting_of_the_fit():
+    given = {"validation_share": 0.2, "validation_by": "events", "choose_by": "ndcg@5",
+             "n_threads": 3, "memory_limit": "1GB"}  # fmt: skip
+    assert FitSettings.of(params_of(random_state=4, **given)) == FitSettings(seed=4, **given)
+    assert FitSettings.of(params_of()) == FitSettings()
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    found = FitSettings.of(params_of(n_hidden=np.int64(4), alpha=np.float32(2.0)))
+    assert type(found.recipe.n_hidden) is int and type(found.recipe.alpha) is float
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"validation_by": "time"},
+        {"validation_share": 1.0},
+        {"validation_share": "half"},
+        {"choose_by": "luck"},
+        {"recipe": "best"},
+        {"recipe": ["paper"]},
+        {"recipe": None},
+        {"readout": "direct"},
+        {"readout": 3},
+    ],
+)
+def test_settings_without_meaning_are_refused(wrong):
+    name = next(iter(wrong))
+    with pytest.raises(ConfigError, match="metric 'luck'" if name == "choose_by" else name):
+        FitSettings.of(params_of(**wrong))
+
+
+@pytest.mark.parametrize("wrong", [{"start": "warm"}, {"refit": 1}, {"readout": None}])
+def test_a_recipe_without_meaning_is_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Recipe(**wrong)
+
+
+# Nested names ----------------------------------------------------------------------------------
+
+
+def test_nested_params_are_what_is_inside_recipe_and_readout():
+    found = nested_params(params_of(recipe="paper"))
+    assert sorted(found) == sorted(NESTED)
+    assert found["recipe__optimizer"] == "sgd" and found["readout__direct"] is False
+    found = nested_params(params_of(recipe="paper", readout=Readout(direct_gain=3.0)))
+    assert found["readout__direct"] is True and found["readout__direct_gain"] == 3.0
+    assert "recipe__readout" not in found
+
+
+def test_nested_names_change_one_field_of_the_recipe_or_readout():
+    changed = with_nested(params_of(), {"recipe__n_layers": 2, "alpha": 3.0})
+    assert changed == {"alpha": 3.0, "recipe": Recipe(n_layers=2)}
+    changed = with_nested(params_of(recipe="paper"), {"readout__direct_gain": 3.0})
+    assert changed == {"readout": replace(NO_READOUT, direct_gain=3.0)}
+    given = params_of(readout=Readout(direct_l2=5.0))
+    both = {"readout__direct_gain": 3.0, "readout__direct": False, "recipe__refit": True}
+    assert with_nested(given, both) == {
+        "readout": Readout(False, direct_l2=5.0, direct_gain=3.0),
+        "recipe": Recipe(refit=True),
+    }
+
+
+def test_a_group_and_its_fields_can_be_set_together():
+    changed = with_nested(params_of(), {"recipe__n_layers": 2, "recipe": "paper"})
+    assert changed == {"recipe": replace(RECIPES["paper"], n_layers=2)}
+    changed = with_nested(params_of(), {"recipe": "paper", "readout__popularity_tilt": 0.1})
+    assert changed["readout"] == replace(NO_READOUT, popularity_tilt=0.1)
+
+
+@pytest.mark.parametrize(
+    "name", ["depth", "n_layers", "recipe__depth", "readout__n_layers", "alpha__x",
+             "recipe__readout", "recipe__readout__direct", "__class__"]
+)  # fmt: skip
+def test_other_names_are_refused_with_those_that_exist(name):
+    with pytest.raises(
+        ConfigError, match=f"no setting '{name}'; choose from n_hidden, .*readout__"
+    ):
+        with_nested(params_of(), {name: 1})
+
+
+# JSON ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"recipe": "paper", "n_hidden": 3},
+        {"recipe": Recipe(n_layers=2, readout=Readout(direct=False)), "alpha": 2.0},
+        {"readout": Readout(direct_gain=3.0), "choose_by": "ndcg@5", "memory_limit": "1GB"},
+    ],
+)
+def test_settings_are_the_same_after_json(settings):
+    params = params_of(**settings)
+    again = from_json(json.loads(json.dumps(to_json(params))), KEYWORDS)
+    assert params_of(**again) == params
+
+
+def test_count_distributions_are_not_settings_that_are_saved():
+    given = RelativeRating().fit(csr_array(np.ones((1, 1))))
+    assert "relative_rating" not in to_json(params_of(relative_rating=given))
+    assert to_json(params_of(alpha=np.float64(2.0)))["alpha"] == 2.0
+
+
+def test_flat_settings_of_earlier_versions_are_read():
+    saved = {
+        "n_hidden": 4, "alpha": 20.0, "n_layers": 2, "optimizer": "sgd", "batch_size": 50,
+        "direct": True, "direct_gain": 3.0, "direct_dropout": 0.5, "popularity_tilt": None,
+        "zero_share": 1.0, "validation_users": 10_000, "n_networks": 4, "refit": False,
+        "start_from_factors": False, "item_l2": 0.1, "random_state": 3, "memory_limit": None,
+    }  # fmt: skip
+    found = FitSettings.of(params_of(**from_json(saved, KEYWORDS)))
+    expected = Recipe(
+        n_hidden=4, alpha=20.0, n_layers=2, optimizer="sgd", batch_size=50, refit=False,
+        start="random", item_l2=0.1, readout=Readout(direct_gain=3.0),
+    )  # fmt: skip
+    assert found == FitSettings(expected, seed=3)
+    assert from_json({"start_from_factors": True}, KEYWORDS)["recipe"].start == "factors"
+    assert from_json({"start_from_factors": None}, KEYWORDS)["recipe"] == Recipe()
+    assert FitSettings.of(params_of(**from_json({}, KEYWORDS))) == FitSettings()
+
+
+def test_recipes_and_readouts_are_read_as_they_are_or_as_json():
+    assert recipe_of(Recipe(alpha=2.0)) == Recipe(alpha=2.0)
+    later = {"alpha": 2.0, "readout": {"direct": False}, "from_a_later_version": 1}
+    assert recipe_of(later) == Recipe(alpha=2.0, readout=Readout(direct=False))
+    assert readout_of({"direct_gain": 2.0, "factor_gain": 1.0}) == Readout(direct_gain=2.0)

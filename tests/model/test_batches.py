@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from cfnade.data.feedback import confidence, popularity_logit
+from cfnade.data.ratings import RelativeRating
+from cfnade.model.batches import Alone, Part, RowsInMemory, first_bias
+from cfnade.model.config import TrainingConfig
+
+ALPHA = 30.0
+
+
+@pytest.fixture
+def ratings(counts) -> csr_array:
+    empty = csr_array((2, 20))  # two users without any like
+    whole = csr_array(np.vstack([counts.toarray(), empty.toarray()]))
+    return RelativeRating().fit(whole).transform(whole)
+
+
+def test_every_user_with_a_like_is_in_one_batch(ratings, rng):
+    rows = RowsInMemory(ratings, ALPHA)
+    assert rows.n_users == 60
+    batches = list(rows.batches(TrainingConfig(batch_size=16), 1, rng))
+    assert [part for _, part in batches] == [Part(0, 16), Part(0, 16), Part(0, 16), Part(0, 12)]
+    seen = np.vstack([likes.toarray() for likes, _ in batches])
+    expected = ratings.toarray()[:60]
+    expected = np.where(expected > 0, confidence(expected, ALPHA), 0.0)
+    assert sorted(map(tuple, seen)) == sorted(map(tuple, expected.astype(np.float32)))
+    assert (seen[:16] != expected[:16]).any()  # in another order
+
+
+def test_the_order_of_users_follows_from_the_generator(ratings):
+    rows, training = RowsInMemory(ratings, ALPHA), TrainingConfig(batch_size=16)
+
+    def first(seed):
+        likes, _ = next(rows.batches(training, 1, np.random.default_rng(seed)))
+        return likes.toarray()
+
+    np.testing.assert_array_equal(first(0), first(0))
+    assert (first(0) != first(1)).any()
+
+
+def test_watchers_are_counted_and_the_data_is_identified(ratings):
+    rows = RowsInMemory(ratings, ALPHA)
+    np.testing.assert_array_equal(rows.n_watchers, (ratings.toarray() > 0).sum(axis=0))
+    assert rows.identity() == RowsInMemory(ratings.copy(), ALPHA).identity()
+    assert rows.identity() != RowsInMemory(ratings, 2 * ALPHA).identity()
+    assert rows.identity()[:2] == [62, 20]
+
+
+def test_the_bias_starts_at_zero_or_the_share_of_watchers(ratings):
+    rows = RowsInMemory(ratings, ALPHA)
+    assert (rows.first_bias("zero") == 0.0).all() and rows.first_bias("zero").shape == (20,)
+    np.testing.assert_allclose(rows.first_bias("share"), popularity_logit(ratings))
+    share = 1.0 / (1.0 + np.exp(-rows.first_bias("share")))
+    np.testing.assert_allclose(share, (rows.n_watchers + 0.5) / 61, rtol=1e-5)
+
+
+def test_no_bias_is_better_than_the_odds_with_nothing_beside_it(ratings):
+    rows = RowsInMemory(ratings, ALPHA)
+    bias, dense = rows.first_bias("odds"), rows.confidence.toarray()[:60]
+
+    def cost(moved):
+        zeros = np.where(dense == 0, np.logaddexp(0, moved), 0.0).sum()
+        return zeros + (dense * np.logaddexp(0, -moved)).sum()
+
+    assert cost(bias) < min(cost(bias + 0.2), cost(bias - 0.2), cost(np.zeros(20)))
+
+
+def test_items_of_nobody_and_of_everybody_have_a_finite_bias():
+    for start in ("zero", "share", "odds"):
+        bias = first_bias(start, np.array([0.0, 93.0]), np.array([0, 3]), 3)
+        assert np.isfinite(bias).all()
+
+
+def test_one_process_alone_adds_nothing():
+    tensors = [torch.ones(3), torch.arange(4.0)]
+    Alone().add_up(tensors)
+    assert tensors[0].tolist() == [1.0] * 3 and tensors[1].tolist() == [0.0, 1.0, 2.0, 3.0]
+    rows, (values,) = Alone().add_up_rows(torch.tensor([1, 4]), [torch.ones(2, 3)], 9)
+    assert rows.tolist() == [1, 4] and values.tolist() == [[1.0] * 3] * 2
+    Alone().check_same([1, 2], "anything")
+    assert Alone().is_first
