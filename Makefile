@@ -23,6 +23,9 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
 
+# A real browser keeps its own time: what failed is run once more.
+ONCE_MORE := --last-failed --last-failed-no-failures none
+
 test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
 	$(BIN)/python -m pytest -m scale tests/scale
 
@@ -53,9 +56,6 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 	grep -v '^pandas==' constraints.txt > $(LENSKIT_VENV)/constraints.txt
 	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest
 	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
-
-# A real browser keeps its own time: what failed is run once more.
-ONCE_MORE := --last-failed --last-failed-no-failures none
 
 # The tests bring no browser along: Debian's is taken, and installed if this user may.
 FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome

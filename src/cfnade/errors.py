@@ -2,7 +2,7 @@
 
 CfnadeError
 +-- DataError           the input cannot be used as it is
-+-- ConfigError         a setting has no meaning
++-- ConfigError         a setting is invalid
 +-- MissingExtraError   an optional dependency is not installed
 +-- TrainingError       training cannot go on
 +-- ClusterError        a job on a cluster failed
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 class CfnadeError(Exception):
-    """Base of all errors below: the message says what is wrong, where, and what to do."""
+    """Base of all errors here; messages say what is wrong, where, and what to do."""
 
 
 class DataError(CfnadeError, ValueError):
@@ -21,7 +21,7 @@ class DataError(CfnadeError, ValueError):
 
 
 class ConfigError(CfnadeError, ValueError):
-    """A setting has no meaning, alone or together with another."""
+    """A setting is invalid, alone or together with another."""
 
 
 class MissingExtraError(CfnadeError, ImportError):

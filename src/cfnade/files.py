@@ -1,4 +1,4 @@
-"""Files and folders that are replaced as a whole, and plain files that are read with suspicion."""
+"""Atomic writes of files and folders, and careful reads of untrusted files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_JSON_DEPTH = 32
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Put a finished folder in the place of an old one, which stays until the new one is there."""
+    """Move a finished folder into place; an old one stays until then."""
     if not folder.exists():
         new.rename(folder)
         return
@@ -34,7 +34,7 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}-{os.getpid()}")
     try:
@@ -46,7 +46,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """See that a file is on the disk before it is renamed into place."""
+    """Make sure that a file is on the disk, before it is renamed."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -84,16 +84,16 @@ def read_plain(path: Path, *, at_most: int) -> bytes:
         except OSError as error:
             raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > at_most:
-        raise ArtifactError(f"{path} has more than the {at_most:,} bytes that are possible here")
+        raise ArtifactError(f"{path} has more than {at_most:,} bytes")
     return content
 
 
 def _open_plain(path: Path) -> int:
-    """Open a file that is really a file: a link may lead anywhere, a pipe may never end."""
+    """Open a regular file: a link may lead anywhere, a pipe may never end."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     if path.is_symlink():
-        raise ArtifactError(f"{path} is a link; a model holds its files itself")
+        raise ArtifactError(f"{path} is a link; a model has no links")
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
@@ -106,7 +106,7 @@ def _open_plain(path: Path) -> int:
 
 
 def parse_json(content: bytes) -> Any:
-    """Read strict JSON in UTF-8: no key twice, no NaN, no numbers of thousands of digits.
+    """Parse strict JSON in UTF-8: no repeated keys, no NaN, no endless numbers, not deep.
 
     Raises:
         ArtifactError: If it is anything else.
@@ -120,19 +120,19 @@ def parse_json(content: bytes) -> Any:
         )
         if not _is_shallow(parsed, MAX_JSON_DEPTH):
             raise ArtifactError("JSON nested too deep")
-        if rb"\ud" in content.lower():  # half of a character, which could not be written again
+        if rb"\ud" in content.lower():  # half of a character cannot be written again
             json.dumps(parsed, ensure_ascii=False).encode()
     except RecursionError:
         raise ArtifactError("JSON nested too deep") from None
     except ValueError as error:
         if isinstance(error, ArtifactError):
             raise
-        raise ArtifactError(f"no proper JSON: {error}") from error
+        raise ArtifactError(f"invalid JSON: {error}") from error
     return parsed
 
 
 def _is_shallow(value: Any, n_levels: int) -> bool:
-    """Whether lists and objects are nested in at most so many levels."""
+    """Whether lists and objects are nested in at most `n_levels`."""
     if not isinstance(value, list | dict):
         return True
     inner = value.values() if isinstance(value, dict) else value
@@ -142,7 +142,7 @@ def _is_shallow(value: Any, n_levels: int) -> bool:
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ArtifactError("JSON with a key twice")
+        raise ArtifactError("JSON with a repeated key")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The `Scorer` protocol, which every model follows, and the blocks in which scores are made."""
+"""The `Scorer` protocol of every model, and blocks of rows to score at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 BLOCK_BYTES = 16 * 2**20
-"""Float32 scores to hold at once: few enough for a large cache."""
+"""Float32 scores to hold at once: they fit into a large cache."""
 
 
 class Scorer(Protocol):
@@ -23,8 +23,7 @@ class Scorer(Protocol):
         """Score every item for every history; higher means recommended earlier.
 
         Args:
-            histories: Counts, sparse, (n_users, n_items). An empty row is a user
-                of whom nothing is known.
+            histories: Counts, sparse, (n_users, n_items); a row may be empty.
 
         Returns:
             Finite scores, comparable within a row, (n_users, n_items).

@@ -1,4 +1,4 @@
-"""What scikit-learn asks of every estimator, without needing scikit-learn."""
+"""scikit-learn's rules for estimators, without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def representation(estimator: Any) -> str:
 
 
 def tags() -> Any:
-    """What kind of data is taken: sparse counts, never negative, and no target."""
-    from sklearn.utils import InputTags, Tags, TargetTags  # scikit-learn itself is asking
+    """The input: sparse counts, never negative, and no target."""
+    from sklearn.utils import InputTags, Tags, TargetTags  # only scikit-learn calls this
 
     return Tags(
         estimator_type=None,
@@ -31,7 +31,7 @@ def tags() -> Any:
 
 
 def transformer_tags() -> Any:
-    """The same of a transformer; what it gives has the type float64."""
+    """The same for a transformer, whose output is float64."""
     from sklearn.utils import TransformerTags
 
     of_all = tags()

@@ -1,4 +1,4 @@
-"""How many threads this process may really use, and how to stay within them."""
+"""The number of threads that this process may use, and how to limit it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,12 @@ CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
-    """Threads that can run at once: what the scheduler and the container's quota allow.
+    """Threads that can run at once: by CPU affinity, container quota and `OMP_NUM_THREADS`.
 
-    `OMP_NUM_THREADS`, where it is set, lowers it: libraries beneath keep to it as well.
-
-    `os.cpu_count()` tells the cores of the host; in a container with a quota of two
-    cores that is a recipe for sixty-four threads waiting for each other.
+    `os.cpu_count()` would count the host's cores, however few a container may use.
 
     Args:
         cpu_max: The cgroup v2 file with quota and period.
-
-    Returns:
-        At least 1.
     """
     if hasattr(os, "sched_getaffinity"):
         threads = len(os.sched_getaffinity(0))
@@ -39,7 +33,7 @@ def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
         if quota != "max":
             threads = min(threads, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):
-        pass  # no cgroup v2 here: the affinity is all there is
+        pass  # no cgroup v2
     asked_for = os.environ.get("OMP_NUM_THREADS", "")
     if asked_for.isdecimal():
         threads = min(threads, int(asked_for))
@@ -48,16 +42,13 @@ def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
 
 @contextmanager
 def limited_threads(n_threads: int | None = None) -> Iterator[int]:
-    """Run numpy, and torch if it is in use, on so many threads; put things back afterwards.
+    """Limit numpy, and torch if imported, to some threads; undo this afterwards.
 
     Args:
-        n_threads: None takes what is available.
+        n_threads: At least 1; None for all available.
 
     Yields:
         The number of threads.
-
-    Raises:
-        ConfigError: If it is below 1.
     """
     threads = available_threads() if n_threads is None else n_threads
     if threads < 1:

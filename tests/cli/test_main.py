@@ -446,10 +446,12 @@ def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys
 
 def test_every_command_has_help_with_an_example(capsys):
     for command in (["demo"], ["fit"], ["evaluate"], ["compare"], ["sweep"], ["recommend"],
-                    ["similar"], ["explain"], ["tune"],
-                    ["data", "describe"], ["data", "simulate"]):  # fmt: skip
+                    ["similar"], ["explain"], ["tune"], ["inspect"], ["export"], ["serve"],
+                    ["data", "describe"], ["data", "simulate"],
+                    ["scale", "prepare"], ["scale", "train"], ["scale", "score"]):  # fmt: skip
         assert run([*command, "--help"]) == 0
-        assert f"Example: cfnade {' '.join(command)}" in capsys.readouterr().out
+        examples = capsys.readouterr().out.partition("Example: ")[2]
+        assert f"cfnade {' '.join(command)}" in examples
 
 
 def test_the_version_is_that_of_the_package(capsys):

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cfnade.data.interactions import Interactions
-from cfnade.data.summary import fingerprint
+from cfnade.data.summary import describe, fingerprint
 
 COUNTS = csr_array(np.array([[1.0, 0.0, 2.5], [0.0, 4.0, 0.0]]))
 
@@ -42,3 +42,16 @@ def test_any_other_data_has_another():
         Interactions(COUNTS, np.arange(2) + 1, np.arange(3)),
     ]
     assert len({fingerprint(data)["sha256"] for data in others}) == len(others)
+
+
+def test_a_description_has_sizes_and_spreads():
+    found = describe(Interactions(COUNTS, np.arange(2), np.arange(3)))
+    assert (found["n_users"], found["n_items"], found["n_pairs"]) == (2, 3, 3)
+    assert (found["density"], found["share_of_counts_above_1"]) == (0.5, 2 / 3)
+    assert (found["count_min"], found["count_median"], found["count_max"]) == (1.0, 2.5, 4.0)
+    assert (found["items_per_user_mean"], found["users_per_item_max"]) == (1.5, 1.0)
+
+
+def test_no_pairs_have_no_spread_of_counts():
+    found = describe(Interactions.from_matrix(csr_array((2, 0))))
+    assert found["density"] == 0.0 and "count_min" not in found

@@ -236,7 +236,7 @@ def test_links_pipes_and_folders_in_place_of_a_file_are_refused(saved, name):
         outside = folder.parent / "outside"
         path.rename(outside)
         path.symlink_to(outside)
-        with pytest.raises(ArtifactError, match="is a link; a model holds its files itself"):
+        with pytest.raises(ArtifactError, match="is a link; a model has no links"):
             load_artifact(folder)
         assert is_refused(folder)
         path.unlink()

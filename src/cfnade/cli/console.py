@@ -198,7 +198,7 @@ def recommendation_table(found: list[dict[str, Any]]) -> Table:
 
 
 def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
-    """Items most like another, best first."""
+    """Items similar to another, best first."""
     table = Table(title=escape(f"like {_label(item)}"))
     table.add_column("", justify="right")
     table.add_column("item")
@@ -235,7 +235,7 @@ def _label(entry: dict[str, Any]) -> str:
 
 
 def suggestions_table(suggestions: Suggestions) -> Table:
-    """A history beside what is recommended for it."""
+    """A history and its recommendations, side by side."""
     table = Table(title=escape(suggestions.title))
     table.add_column("history")
     table.add_column("recommended")

@@ -1,4 +1,4 @@
-"""Rows in: event logs and tables of counts become `Interactions`, relative ratings and splits.
+"""Event logs and tables of counts become `Interactions`, relative ratings and splits.
 
-May import the foundations alone.
+May import the foundations only.
 """

@@ -56,14 +56,7 @@ class Catalogue:
         return str(self.names[self.column_of[item]])
 
     def columns(self, items: Iterable[Hashable], *, unknown: Unknown = "raise") -> list[int]:
-        """Columns of items by id.
-
-        Args:
-            items: Ids.
-            unknown: What to do about items that are not in the catalogue.
-
-        Returns:
-            Columns of the known items, in the given order.
+        """Columns of the known items, in the given order.
 
         Raises:
             DataError: If an item is unknown and `unknown` is "raise".
@@ -75,15 +68,12 @@ class Catalogue:
         return [self.column_of[item] for item in listed if item in self.column_of]
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
-        """Turn a history by item id into a row of counts.
+        """Turn a history by item id into a row of counts, (1, n_items).
 
         Args:
             history: Counts by item id (a mapping or a pandas Series); ids alone, with a count of
                 1 each (repeats add up); or a sparse row of counts, (1, n_items) or (n_items,).
             unknown: What to do about items that are not in the catalogue.
-
-        Returns:
-            Counts, (1, n_items).
 
         Raises:
             DataError: If a count is not a finite number of at least 0, or an item is unknown.
@@ -107,15 +97,12 @@ class Catalogue:
         weight: float,
         unknown: Unknown = "raise",
     ) -> CountMatrix:
-        """Turn dislikes by item id into a row of confidences.
+        """Turn dislikes by item id into a row of confidences, (1, n_items).
 
         Args:
             disliked: Confidences of at least 1 by item id, or ids alone.
             weight: Confidence of ids alone.
             unknown: What to do about items that are not in the catalogue.
-
-        Returns:
-            Confidences, (1, n_items).
 
         Raises:
             DataError: If a confidence is not a finite number of at least 1, or an item is unknown.
@@ -126,14 +113,9 @@ class Catalogue:
         return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
-        """Bring the counts of a table into the columns of the catalogue.
+        """Bring the counts of a table into the columns of the catalogue, (n_users, n_items).
 
-        Args:
-            data: With its own order of items; ids are compared as text if the types differ.
-            unknown: What to do about items that are not in the catalogue.
-
-        Returns:
-            Counts, (n_users, n_items).
+        Ids are compared as text if the types differ.
 
         Raises:
             DataError: If an item is unknown and `unknown` is "raise", or all are unknown.

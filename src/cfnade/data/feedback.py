@@ -22,13 +22,10 @@ def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[n
 
     Args:
         relative_rating: In (0, 1] for observed pairs, any shape.
-        alpha: Rate of confidence.
+        alpha: Rate of confidence, at least 0.
 
     Returns:
         At least 1, the same shape.
-
-    Raises:
-        ConfigError: If alpha is negative or not finite.
     """
     check_alpha(alpha)
     return (1.0 + alpha * relative_rating).astype(np.float32)
@@ -41,21 +38,13 @@ def popularity_logit(likes: csr_array) -> NDArray[np.float32]:
         likes: A stored value for each like, (n_users, n_items). Empty rows do not count.
 
     Returns:
-        Finite, also for items with no user or all users, (n_items,).
+        Finite, (n_items,).
     """
     n_users = int(np.count_nonzero(np.diff(likes.indptr)))
     return share_logit(np.bincount(likes.indices, minlength=likes.shape[1]), n_users)
 
 
 def share_logit(n_watchers: NDArray[np.integer], n_users: int) -> NDArray[np.float32]:
-    """Logit of a share of users, smoothed so that none and all have a finite one.
-
-    Args:
-        n_watchers: At most `n_users`, any shape.
-        n_users: All users.
-
-    Returns:
-        The same shape.
-    """
+    """Logit of a share of users, smoothed so that it is finite for none and for all."""
     share = (n_watchers + 0.5) / (n_users + 1.0)
     return np.log(share / (1.0 - share)).astype(np.float32)

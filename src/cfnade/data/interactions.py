@@ -24,14 +24,10 @@ CountMatrix: TypeAlias = csr_array
 
 
 def as_count_matrix(matrix: Any) -> CountMatrix:
-    """Bring any scipy sparse matrix into the form of `CountMatrix`.
+    """Bring any scipy sparse matrix, (n_users, n_items), into the form of `CountMatrix`.
 
-    Args:
-        matrix: `csr_matrix`, `csr_array` or another scipy sparse format, (n_users, n_items).
-
-    Returns:
-        A float64 `csr_array` with sorted rows, duplicates summed and zeros dropped. The input
-        is not changed; it is returned itself if it has this form.
+    Duplicates are summed and zeros dropped. The input is not changed; it is returned itself if it
+    has this form.
 
     Raises:
         DataError: If it is not a sparse matrix, or a count is negative, NaN or infinite.
@@ -158,9 +154,6 @@ class Interactions:
             min_user_items: Distinct items that a user must have.
             min_item_users: Distinct users that an item must have.
 
-        Returns:
-            The rest in the same order; itself if nothing is dropped.
-
         Raises:
             ConfigError: If a floor is negative.
             DataError: If nothing is left.
@@ -204,12 +197,6 @@ class Aligned:
     counts: CountMatrix
     """In the shape of the first, (n_users, n_items)."""
 
-    n_unknown_users: int
-    """Users that the first does not have."""
-
-    n_unknown_items: int
-    """Items that the first does not have."""
-
     n_unknown_user_pairs: int
     """Pairs left out because of their user."""
 
@@ -223,12 +210,7 @@ class Aligned:
 def align(test: Interactions, train: Interactions) -> Aligned:
     """Bring a separately read test set into the rows and columns of its train set.
 
-    Args:
-        test: The held-out part, with its own order of ids.
-        train: The part with the rows and columns to use.
-
-    Returns:
-        The test counts of known users and items, and the number of other pairs.
+    Pairs of users or items that the train set lacks are left out, and counted.
 
     Raises:
         DataError: If no pair of the test set is known, most likely because the ids have
@@ -249,8 +231,6 @@ def align(test: Interactions, train: Interactions) -> Aligned:
     counts = csr_array((pairs.data[known], (rows[known], columns[known])), train.counts.shape)
     return Aligned(
         counts=as_count_matrix(counts),
-        n_unknown_users=int((row_of < 0).sum()),
-        n_unknown_items=int((column_of < 0).sum()),
         n_unknown_user_pairs=int((rows < 0).sum()),
         n_unknown_item_pairs=int((columns < 0).sum()),
         n_dropped_pairs=int((~known).sum()),
@@ -271,7 +251,7 @@ def places_among(
         index: Place of each known id.
 
     Returns:
-        The place of each id, -1 if unknown, (n,).
+        -1 for an unknown id, (n,).
     """
     wanted = ids.tolist()
     if _is_text(ids) != _is_text(known):
@@ -282,17 +262,10 @@ def places_among(
 
 
 def append_ids(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Known ids followed by new ones.
+    """Known ids followed by new ones, (n_known + n_new,).
 
-    Args:
-        known: (n_known,).
-        new: (n_new,). If one side is text and the other integers, these take the known type.
-
-    Returns:
-        Python objects if no numpy type holds both, (n_known + n_new,).
-
-    Raises:
-        DataError: If text cannot become an integer.
+    If one side is text and the other integers, new ids take the known type, or raise `DataError`.
+    Python objects hold both if no numpy type does.
     """
     if _is_text(known) and not _is_text(new):
         new = as_objects([str(value) for value in new.tolist()])

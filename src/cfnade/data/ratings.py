@@ -107,13 +107,7 @@ class RelativeRating:
         return ratings
 
     def transform(self, counts: CountMatrix) -> CountMatrix:
-        """Turn counts, of any users, into relative ratings.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-
-        Returns:
-            Relative ratings in (0, 1] where a count was, (n_users, n_items).
+        """Turn counts of any users, (n_users, n_items), into relative ratings in (0, 1].
 
         Raises:
             DataError: If it is not fitted, or was fitted on another number of items.
@@ -143,11 +137,8 @@ class RelativeRating:
     def merged_with(self, more: RelativeRating) -> RelativeRating:
         """The distributions of both, as if fitted on the rows of both.
 
-        Args:
-            more: Of the same items in the same order, and perhaps further ones at the end.
-
-        Returns:
-            A new one of `more.n_items_` items. A user in both counts as two watchers.
+        The other has the same items in the same order, and perhaps further ones at the end. A user
+        in both counts as two watchers.
 
         Raises:
             DataError: If the other has fewer items.
@@ -169,12 +160,6 @@ class RelativeRating:
 
     def followed_by(self, more: RelativeRating) -> RelativeRating:
         """These distributions, followed by those of the other's further items.
-
-        Args:
-            more: Of the same items in the same order, with further ones at the end.
-
-        Returns:
-            A new one of `more.n_items_` items.
 
         Raises:
             DataError: If the other has fewer items.

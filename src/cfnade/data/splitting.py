@@ -55,13 +55,10 @@ def sample_users(
     """Keep the counts of at most `n_users` random users who have any; empty the other rows.
 
     Args:
-        counts: Sparse, (n_users, n_items).
+        counts: Sparse, (n_all_users, n_items).
         n_users: How many at most.
         rng: Seed or generator.
-        among: Users to sample from, (n_users,); None for all.
-
-    Returns:
-        (n_users, n_items).
+        among: Users to sample from, (n_all_users,); None for all.
     """
     has_any = np.diff(counts.indptr) > 0
     users = np.flatnonzero(has_any if among is None else has_any & among)
@@ -185,9 +182,6 @@ def split_counts(
         min_items: Users with fewer items stay whole in train.
         rng: Seed or generator.
 
-    Returns:
-        The three parts.
-
     Raises:
         DataError: If no user has enough items to hold one out.
     """
@@ -282,7 +276,7 @@ def belonging_together(shared: NDArray[np.float32], n_users: int) -> NDArray[np.
         n_users: Number of people.
 
     Returns:
-        Symmetric, with 0 on the diagonal, (n_items, n_items).
+        Symmetric, 0 on the diagonal, (n_items, n_items).
     """
     n_items = len(shared)
     n_watchers = np.diag(shared)
@@ -305,11 +299,8 @@ def gather(
     Args:
         together: From `belonging_together`, (n_items, n_items).
         seed: The first item.
-        size: Number of items, at most all.
+        size: Number of items to return, with the first.
         rng: Generator.
-
-    Returns:
-        (size,).
     """
     gathered = [seed]
     log_odds = together[seed].copy()  # summed over those gathered, (n_items,)

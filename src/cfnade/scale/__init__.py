@@ -1,4 +1,4 @@
-"""Beyond one machine: the same job on Spark and torch.distributed.
+"""Several machines: preparation and scoring on Spark, training with torch.distributed.
 
-May import all but the command line; only the command line imports it.
+May import everything but the command line, which alone imports it.
 """

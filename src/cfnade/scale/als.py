@@ -75,13 +75,7 @@ class IMFSpark:
         self.session = session
 
     def fit(self, counts: CountMatrix) -> IMFSpark:
-        """Learn the item factors on Spark.
-
-        Args:
-            counts: Sparse, (n_users, n_items).
-
-        Returns:
-            Itself.
+        """Learn the item factors on Spark from counts, (n_users, n_items).
 
         Raises:
             ConfigError: If a setting is invalid, or Spark does not start.
@@ -139,7 +133,7 @@ class IMFSpark:
             ratings: Relative ratings, sparse, (n_users, n_items).
 
         Returns:
-            (n_users, factors); 0 for a user without a like.
+            (n_users, factors); 0 without a like.
         """
         Y = self.item_factors_.astype(np.float64)
         gram, identity = Y.T @ Y, np.eye(self.factors)

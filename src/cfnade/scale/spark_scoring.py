@@ -267,7 +267,7 @@ def _is_part_of_ours(path: Path) -> bool:
 def _ship(session: SparkSession, model: Path) -> str:
     """Ship a folder to the executors; return its name there.
 
-    Executors that start later ask for it, whatever they run, so it is never removed.
+    Executors that start later ask for all archives, so it is never removed.
     """
     name = f"cfnade-model-{uuid.uuid4().hex}"
     packed = Path(session.sparkContext._temp_dir) / f"{name}.tar"

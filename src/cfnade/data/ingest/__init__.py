@@ -1,4 +1,4 @@
-"""From an event log or a table of counts to `Interactions`, with DuckDB doing the heavy part."""
+"""From an event log or a table of counts to `Interactions`, by DuckDB."""
 
 from cfnade.data.ingest.read import read_interactions, read_item_names
 

@@ -47,13 +47,7 @@ def choose_columns(
 ) -> dict[str, str]:
     """Find the columns of users, items and, unless rows are events, counts.
 
-    Args:
-        columns: All column names.
-        user_col: The caller's choice, or None to recognise one.
-        item_col: As above.
-        count_col: As above.
-        events: True if each row is one event, False if counts are required, None to use
-            counts if there are any.
+    See `read_interactions` for the choices.
 
     Returns:
         Column by role: "user", "item" and, if rows carry counts, "count".

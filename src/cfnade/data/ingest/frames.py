@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,31 +45,12 @@ def frame_rows(frame: Any) -> RowSource | None:
     return None
 
 
-class _Library(Protocol):
-    """What ingest needs of a frame library."""
-
-    @property
-    def columns(self) -> Sequence[str]: ...
-
-    def only(self, columns: list[str]) -> _Library:
-        """These columns, computed now: a lazy frame may reorder its rows at each read."""
-        ...
-
-    def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Each row's position among the sorted ids, -1 if missing, and those ids."""
-        ...
-
-    def values(self, column: str) -> NDArray[Any]:
-        """The values as they are."""
-        ...
-
-
 @dataclass(frozen=True)
 class InMemory:
     """Rows of a pandas or polars frame."""
 
     label: str
-    library: _Library
+    library: _Pandas | _Polars
 
     @property
     def columns(self) -> Sequence[str]:
@@ -98,7 +79,10 @@ class InMemory:
         return Scan(query, [SourcePart(self.label, query)], coded_ids=coded_ids)
 
 
-def _number(library: _Library, role: str, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _number(
+    library: _Pandas | _Polars, role: str, column: str
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Each row's position among the sorted ids, -1 if missing, and those ids."""
     try:
         return library.number(column)
     except TypeError as error:
@@ -110,6 +94,8 @@ def _number(library: _Library, role: str, column: str) -> tuple[NDArray[np.int64
 
 @dataclass(frozen=True)
 class _Pandas:
+    """Columns of a pandas frame."""
+
     frame: Any
 
     @property
@@ -138,6 +124,8 @@ class _Pandas:
 
 @dataclass(frozen=True)
 class _Polars:
+    """Columns of a polars frame, perhaps lazy."""
+
     frame: Any
 
     @property
@@ -146,6 +134,7 @@ class _Polars:
         return names
 
     def only(self, columns: list[str]) -> _Polars:
+        # Computed now: a lazy frame may reorder its rows at each read.
         return _Polars(self.frame.lazy().select(columns).collect())
 
     def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -188,40 +188,23 @@ class SimulatedService:
         self.history_lengths = _draw_history_lengths(config, user_rng)
 
     def preferences(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The true log-propensity to watch, up to a constant per user.
-
-        Args:
-            users: User numbers, (n,).
-
-        Returns:
-            Higher means likelier to be watched, (n, n_items).
-        """
+        """The true log-propensity to watch, up to a constant per user, (n, n_items)."""
         preferences = self.affinities(users)
         preferences *= np.float32(self.config.taste_strength)
         preferences += self.log_popularity
         return preferences
 
     def affinities(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The part of the preferences that is taste.
-
-        Args:
-            users: User numbers, (n,).
-
-        Returns:
-            Standard normal over users, (n, n_items).
-        """
+        """The part of the preferences that is taste, standard normal over users, (n, n_items)."""
         affinities: NDArray[np.float32] = self.tastes[users] @ self.places.T
         return affinities
 
     def blocks(self, block_size: int = 65_536) -> Iterator[Watched]:
-        """Simulate all users, a block at a time and in order.
+        """Simulate all users in order, in blocks.
 
         Args:
-            block_size: Users per block, rounded up to a multiple of `USERS_PER_UNIT`. The data
-                are the same for any size.
-
-        Yields:
-            What the users of each block watched, and how often.
+            block_size: Users per block, rounded up to a multiple of `USERS_PER_UNIT`. It does not
+                affect the data.
         """
         if block_size < 1:
             raise ConfigError(f"block_size must be at least 1, got {block_size}")
@@ -243,9 +226,6 @@ class SimulatedService:
 
         Args:
             blocks: All blocks in order, if they are at hand; None simulates them.
-
-        Returns:
-            Counts with users and items numbered from 0, and the items' names.
         """
         blocks = self.blocks() if blocks is None else blocks
         pairs = [(block.count, block.item) for block in blocks]
@@ -263,15 +243,8 @@ class SimulatedService:
     ) -> NDArray[np.int32]:
         """How often users watch an item: the episodes they saw, and those they saw again.
 
-        Scales differ between items; within one item, counts rise with affinity.
-
-        Args:
-            items: Item of each pair, (n_pairs,).
-            affinities: Of user and item, (n_pairs,).
-            rng: Generator.
-
-        Returns:
-            At least 1, (n_pairs,).
+        Scales differ between items; within one item, counts rise with affinity. All arrays are
+        (n_pairs,).
         """
         # Choosing by exp(strength * affinity) moves the affinity, standard normal over all
         # pairs, to a mean near the strength among the watched ones: the middle of the liking.
