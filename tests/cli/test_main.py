@@ -286,7 +286,7 @@ def test_explain_tells_what_each_entry_does(model, events, capsys):
         (["fit", "DATA", "--out", "OUT", "--seed", "-1"], "seed"),
         (["fit", "DATA", "--out", "/proc/nowhere/model"], "/proc/nowhere"),
         (["fit", "DATA", "--out", "."], "not a saved model"),
-        (["sweep", "DATA", "--figure", "mpr.bmp"], "an .svg or a .png, got 'mpr.bmp'"),
+        (["sweep", "DATA", "--figure", "mpr.bmp"], ".svg or .png, got 'mpr.bmp'"),
         (["compare", "DATA", "--models", ","], "at least one model"),
         (["fit", "DATA"], "--out"),
         (["nonsense"], "nonsense"),
