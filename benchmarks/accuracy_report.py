@@ -1,4 +1,4 @@
-"""What the accuracy benchmark found, as one JSON and as a section of docs/results.md."""
+"""The outcome of the accuracy benchmark, as one JSON and as a section of docs/results.md."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ VERDICT = ("cfnade_less_this", "interval_of_it", "cfnade")
 def collect(
     cells: Path, sets: Mapping[str, AccuracySet], before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """All cells that are there, with how each method stands against CF-NADE.
+    """All cells that exist, with each method's comparison with CF-NADE.
 
     Args:
         cells: Folder of the cells, by data set.
         sets: Data sets.
-        before: What was collected before: what it tells of two methods stands as long as their
-            figures do, though the figures of single users, which are not kept, are gone.
+        before: What was collected before. Its comparisons are kept where the figures of both
+            methods have not changed, as the figures of single users are not stored.
     """
     found = {}
     for name, dataset in sets.items():
@@ -56,10 +56,10 @@ def collect(
 
 
 def _keep_verdicts(methods: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Take over what was told of two methods, where the figures of both are as they were."""
+    """Keep earlier comparisons where the figures of both methods have not changed."""
 
-    def mean(told: Mapping[str, Any], name: str, metric: str) -> float | None:
-        figure = told.get(name, {}).get("figures", {}).get(metric, {})
+    def mean(found: Mapping[str, Any], name: str, metric: str) -> float | None:
+        figure = found.get(name, {}).get("figures", {}).get(metric, {})
         return figure.get("mean")
 
     for name, method in methods.items():
@@ -69,8 +69,8 @@ def _keep_verdicts(methods: dict[str, Any], before: Mapping[str, Any]) -> None:
                 for each in (name, REFERENCE)
             )
             if is_as_before and "cfnade" not in figure:
-                told = before[name]["figures"][metric]
-                figure |= {key: told[key] for key in VERDICT if key in told}
+                earlier = before[name]["figures"][metric]
+                figure |= {key: earlier[key] for key in VERDICT if key in earlier}
 
 
 def _method(folder: Path, name: str, dataset: AccuracySet) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def _method(folder: Path, name: str, dataset: AccuracySet) -> dict[str, Any]:
 
 
 def chosen_by(metric: str, judged: Mapping[str, Any]) -> str:
-    """By what the settings shown for a metric were chosen: MPR, or nDCG for lists."""
+    """The metric by which the settings shown for a metric were chosen: MPR or nDCG."""
     lists = [by for by in judged if by != "mpr"]
     return lists[0] if lists and not metric.startswith("mpr") else "mpr"
 
 
 def _against_reference(folder: Path, name: str, metric: str, by: str) -> dict[str, Any]:
-    """CF-NADE less this method, user by user; nothing if the users are not at hand."""
+    """Difference of CF-NADE to this method by user; empty if the users' figures are missing."""
     reference, users = folder / f"{REFERENCE}.npz", folder / f"{name}.npz"
     if name == REFERENCE or not reference.exists() or not users.exists():
         return {}
@@ -123,7 +123,7 @@ def _sums(path: Path, by: str, metric: str) -> UserSums:
 
 
 def write_document(collected: dict[str, Any], root: Path, instead: Path | None = None) -> None:
-    """Put the section into docs/results.md, between its marks, or into a file of its own."""
+    """Put the section between its marks in docs/results.md, or into a file of its own."""
     section = accuracy_section(collected)
     if instead is not None:
         instead.write_text(section)
@@ -157,20 +157,18 @@ def _protocol_lines() -> list[str]:
     return [
         "`make bench-accuracy DATA=folder` (`benchmarks/accuracy.py`; outcomes in "
         "`benchmarks/results/accuracy.json`). The split of each data set is fixed: its own test "
-        "part where it has one (pairs of users with items they had in train left out), else 10 % "
-        "of each user's items, seed 0. Each method tries settings on validation, "
-        "along its grid as long "
-        "as validation MPR falls; the choice is written down, "
-        "then fitted on train and validation with up to three seeds (without chance: one) and "
-        "tested once. Figures are means over seeds with 95 % bootstrap intervals over users. "
-        "CF-NADE is one model for all tables, chosen by MPR; **a baseline's settings are chosen "
-        "by MPR for the MPR table and by validation nDCG for the others**, of all that its "
-        "search judged. `cfnade-paper` has the paper's own settings but for the step size. How "
-        "many settings each tried stands in the table of seconds.",
+        "part where it has one (without pairs that are in train), else 10 % of each user's items, "
+        "seed 0. Each method searches its grid on validation as long as MPR falls. The choice is "
+        "written to a file, fitted on train and validation with up to three seeds (one for "
+        "deterministic methods) and tested once. Figures are means over seeds with 95 % bootstrap "
+        "intervals over users. CF-NADE is one model for all tables, chosen by MPR; **a baseline's "
+        "settings are chosen by MPR for the MPR table and by validation nDCG for the others**. "
+        "`cfnade-paper` has the paper's settings except for the learning rate. The table of "
+        "seconds has the number of settings that each method tried.",
         "",
-        "Against `cfnade`, user by user (paired bootstrap): no mark, `cfnade` is better and the 95 "
-        "% interval of the difference leaves 0 out; (=), within noise; **(ahead)**, the other is "
-        "better.",
+        "Marks compare with `cfnade` (paired bootstrap over users): none, `cfnade` is "
+        "significantly better; (=), no significant difference; **(ahead)**, the other is "
+        "significantly better. Blank: not run.",
     ]
 
 
@@ -216,8 +214,8 @@ def _table(metric: str, sets: Mapping[str, Any]) -> list[str]:
         for method in methods
         if "cfnade" in found["methods"].get(method, {}).get("figures", {}).get(metric, {})
     ]
-    told = ", ".join(f"{counted.count(kind)} {kind}" for kind in MARKS)
-    return [*lines, "", f"`cfnade` against the others: {told}.", ""]
+    counts = ", ".join(f"{counted.count(kind)} {kind}" for kind in MARKS)
+    return [*lines, "", f"`cfnade` against the others: {counts}.", ""]
 
 
 def _figure(method: dict[str, Any] | None, metric: str) -> str:
@@ -236,9 +234,8 @@ def _seconds(sets: Mapping[str, Any]) -> list[str]:
     lines = [
         "### Seconds",
         "",
-        "Search on validation, and one final fit (of the MPR table), each on one thread with other "
-        "work beside it, so upper bounds; in brackets the settings "
-        "tried.",
+        "Search on validation + one final fit (of the MPR table), on one thread of a busy machine, "
+        "so upper bounds; in brackets the number of settings tried.",
         "",
         "| method | " + " | ".join(sets) + " |",
         "|---|" + "---|" * len(sets),
@@ -258,8 +255,8 @@ def _seconds(sets: Mapping[str, Any]) -> list[str]:
 
 
 def _edges(sets: Mapping[str, Any]) -> list[str]:
-    """Where a choice ended at an end of its grid, and failures: what may be unfair to whom."""
-    told = [
+    """Choices at an end of their grid, and failures: where the comparison may be unfair."""
+    edges = [
         f"{name}: {method} ({', '.join(kept['choices']['mpr']['at_edge'])})"
         for name, found in sets.items()
         for method, kept in found["methods"].items()
@@ -272,23 +269,22 @@ def _edges(sets: Mapping[str, Any]) -> list[str]:
         if "failed" in kept
     ]
     lines = []
-    if told:
-        lines += [f"Chosen at an end of the grid: {'; '.join(told)}.", ""]
+    if edges:
+        lines += [f"Chosen at an end of the grid: {'; '.join(edges)}.", ""]
     if failed:
         lines += [f"Not fitted: {'; '.join(failed)}.", ""]
     return lines
 
 
 def _gowalla(found: dict[str, Any]) -> list[str]:
-    """The published protocol beside the published figures."""
+    """Our figures beside the published ones, under the published protocol."""
     lines = [
         "### Gowalla, the split of NGCF and LightGCN",
         "",
         "Train and test as published; all items that are not in a user's train part are ranked, "
-        "and recall is over all held-out items. Published figures as their papers or RecZoo's "
-        "table give them; settings of ours are chosen on a part of train. CF-NADE is not searched "
-        "here: a quarter of the zeros, patience 10, epochs and readout chosen by nDCG@20 on that "
-        "part.",
+        "and recall is over all held-out items. Published figures are from their papers or "
+        "RecZoo's table. Our settings are chosen on a part of train. CF-NADE's settings are not "
+        "searched here: a quarter of the zeros, patience 10, epochs and readout chosen by nDCG@20.",
         "",
         "| method | Recall@20 | nDCG@20 | search s | fit s | source |",
         "|---|---|---|---|---|---|",
@@ -309,7 +305,7 @@ def _gowalla(found: dict[str, Any]) -> list[str]:
 
 
 def _ablation(sets: Mapping[str, Any]) -> list[str]:
-    """What each option of CF-NADE is worth: MPR / nDCG@100 without it."""
+    """The ablation: MPR / nDCG@100 without each option of CF-NADE."""
     shown = {
         name: found
         for name, found in sets.items()
@@ -321,9 +317,9 @@ def _ablation(sets: Mapping[str, Any]) -> list[str]:
     lines = [
         "### What each option is worth",
         "",
-        "CF-NADE as chosen, with one option off at a time; epochs and readout found anew on "
-        "validation, one seed. MPR % / nDCG@100 on test; +: MPR is worse without it beyond noise, "
-        "-: better.",
+        "CF-NADE as chosen, with one option off at a time; epochs and readout are found again on "
+        "validation, one seed. MPR % / nDCG@100 on test; +: MPR is significantly worse without "
+        "it, -: significantly better.",
         "",
         "| CF-NADE | " + " | ".join(shown) + " |",
         "|---|" + "---|" * len(shown),

@@ -30,19 +30,19 @@ class AccuracySet:
     """The tables it is in."""
 
     trials: int | None = None
-    """Settings that each method may try; None for what the command says."""
+    """Settings that each method may try; None for the command's number."""
 
     methods: tuple[str, ...] | None = None
     """Methods that can run on it; None for all."""
 
     max_memory_gb: float | None = None
-    """For the dense linear models, where the catalogue is above what they take by themselves."""
+    """Limit of the dense linear models; None for their default."""
 
     cfnade: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of CF-NADE where they are not searched: one fit finds the rest on validation."""
+    """Settings of CF-NADE; if given, it is not searched."""
 
     is_extra: bool = False
-    """Beyond the six that count."""
+    """Not one of the six main sets."""
 
     def protocol_config(self) -> ProtocolConfig:
         """The split is fixed: seed 0, or the files' own test part; unseen items are ranked."""
@@ -54,7 +54,7 @@ def whole(name: str, **reading: object) -> Callable[[Path], Parts]:
     return lambda folder: (read_interactions(folder / f"{name}.parquet", **reading), None)  # type: ignore[arg-type]
 
 
-def parted(name: str) -> Callable[[Path], Parts]:
+def with_test_part(name: str) -> Callable[[Path], Parts]:
     """A table with a test part of its own."""
     return lambda folder: (
         read_interactions(folder / f"{name}-train.parquet"),
@@ -83,8 +83,8 @@ SETS = {
     "completejourney": AccuracySet(
         "Complete Journey, product types", lambda folder: (complete_journey(), None)
     ),
-    "gowalla-checkins": AccuracySet("Gowalla check-ins", parted("gowalla-checkins")),
-    "tafeng": AccuracySet("Ta-Feng", parted("tafeng")),
+    "gowalla-checkins": AccuracySet("Gowalla check-ins", with_test_part("gowalla-checkins")),
+    "tafeng": AccuracySet("Ta-Feng", with_test_part("tafeng")),
     "ml-100k": AccuracySet(
         "MovieLens 100K", whole("ml-100k", count_col="rating", **FIVE), is_extra=True
     ),
@@ -99,13 +99,15 @@ SETS = {
         whole("movietweetings-100k", count_col="rating", **FIVE),
         is_extra=True,
     ),
-    "foursquare-nyc": AccuracySet("Foursquare NYC", parted("foursquare-nyc"), is_extra=True),
+    "foursquare-nyc": AccuracySet(
+        "Foursquare NYC", with_test_part("foursquare-nyc"), is_extra=True
+    ),
     "brightkite-checkins": AccuracySet(
-        "Brightkite check-ins", parted("brightkite-checkins"), is_extra=True
+        "Brightkite check-ins", with_test_part("brightkite-checkins"), is_extra=True
     ),
     "gowalla-lightgcn": AccuracySet(
         "Gowalla, the split of NGCF and LightGCN",
-        parted("gowalla-lightgcn"),
+        with_test_part("gowalla-lightgcn"),
         metrics=("recall_full@20", "ndcg@20"),
         trials=4,
         methods=(
@@ -124,7 +126,7 @@ SETS = {
         is_extra=True,
     ),
 }
-"""By name; the first six are those that count."""
+"""By name; the first six are the main ones."""
 
 QUICK = {"tiny": AccuracySet("A made-up service", tiny)}
 

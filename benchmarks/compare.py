@@ -1,8 +1,7 @@
-"""`cfnade compare` without a flag, as a newcomer types it: python benchmarks/compare.py DATA.
+"""`cfnade compare` without options, as a newcomer types it: python benchmarks/compare.py DATA.
 
-DATA is a folder with the Parquet files. No floors, no column named, the default models and trials;
-only a test part that comes as a file of its own is told. Outcomes are kept in
-benchmarks/results/compare/; those that are there are not run again. To run one anew, delete it.
+DATA is a folder with the Parquet files. Only `--test` is given, for sets with a test file. Outcomes
+are kept in benchmarks/results/compare/ and are not run again; to run one again, delete it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SETS = (
 
 
 def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
-    """What follows `cfnade compare` for one data set."""
+    """The arguments of `cfnade compare` for one data set."""
     if name == "completejourney":
         write_purchases(scratch / "purchases.parquet")  # product types, of the embedded data
         return [str(scratch / "purchases.parquet")]
@@ -43,11 +42,11 @@ def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
 def compare_section(outcomes: dict[str, dict[str, Any]]) -> str:
     """The section of docs/results.md: one table for all data sets."""
     lines = [
-        "## `cfnade compare` without a flag",
+        "## `cfnade compare` without options",
         "",
-        "`make bench-compare DATA=folder`: no floors, no column named, the default models with ten "
-        "settings each, chosen by validation MPR; one fit of each is tested. MPR / nDCG@100; "
-        "* the best, ~ level with it (paired bootstrap over users).",
+        "`make bench-compare DATA=folder`: the default models, ten settings each, chosen by "
+        "validation MPR; one fit of each is tested. MPR / nDCG@100; * is the best, ~ is not "
+        "significantly worse (paired bootstrap over users).",
         "",
     ]
     models = [m["model"] for m in next(iter(outcomes.values()))["results"]] if outcomes else []
@@ -77,7 +76,7 @@ def _mark(result: dict[str, Any], metric: str) -> str:
 
 
 def main() -> int:
-    """Run those that are missing."""
+    """Run the missing ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets")
     parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces")

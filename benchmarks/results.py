@@ -1,7 +1,7 @@
-"""Write docs/results.md from the outcomes that are kept: python benchmarks/results.py.
+"""Write docs/results.md from the stored outcomes: python benchmarks/results.py.
 
-The benchmarks keep theirs in benchmarks/results/. What `make demo` left in runs/demo/results.json
-is kept there as well, as completejourney.json.
+The benchmarks store theirs in benchmarks/results/. The outcome of `make demo`,
+runs/demo/results.json, is copied there as completejourney.json.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keep_demo() -> None:
 
 
 def document() -> str:
-    """docs/results.md, from the outcomes that are kept."""
+    """docs/results.md, from the stored outcomes."""
     parts = [(ROOT / "benchmarks" / "results_head.md").read_text()]
     accuracy = OUTCOMES / "accuracy.json"
     if accuracy.exists():
@@ -95,8 +95,8 @@ def demo_section(outcome: dict[str, Any]) -> str:
     lines = [
         "## The demo: a year of groceries",
         "",
-        "`make demo`: baskets with each product type (Complete Journey, embedded). It is to take "
-        "minutes: its searches start where longer ones on the same validation part ended, and it "
+        "`make demo`: baskets with each product type (Complete Journey, embedded). To take only "
+        "minutes, its searches start where longer ones on the same validation part ended, and it "
         "validates on 1,000 households. Seconds are those of two shared cores.",
         "",
         f"{comparison['n_users']:,} users, {comparison['n_items']:,} items, "

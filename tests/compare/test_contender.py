@@ -28,9 +28,9 @@ def test_the_stop_with_the_lowest_mpr_is_chosen_and_fitted_for_as_long(protocol)
     best = contender.search(protocol.validation, max_trials=1).best
     train = protocol.validation.train
     by_stop = {
-        stop: protocol.validation.mpr(
+        stop: protocol.validation.metrics(
             IALS(2, regularization=1e-3, random_state=3, iterations=stop).fit(train)
-        )
+        )["mpr"]
         for stop in (1, 2, 3)
     }
     assert best.cost == min(by_stop.values())
@@ -68,7 +68,7 @@ def test_without_a_grid_there_is_one_trial(protocol) -> None:
     (only,) = candidate.search(protocol.validation, max_trials=9).trials
     assert only.settings == {"factors": 2, "iterations": 3}
     expected = IMF(factors=2, iterations=3, random_state=1).fit(protocol.validation.train)
-    assert only.cost == protocol.validation.mpr(expected)
+    assert only.cost == protocol.validation.metrics(expected)["mpr"]
 
 
 def test_held_settings_are_not_searched() -> None:

@@ -92,4 +92,6 @@ def test_validation_holds_no_test_part_and_judges_on_what_was_held_out(counts):
     scorer = Popularity().fit(split.train)
     relevance = RelativeRating().fit(split.train).transform(split.validation)
     expected = mean_percentage_ranking(scorer, split.train, split.validation, relevance)
-    assert Validation(split.train, split.validation).mpr(scorer) == pytest.approx(expected)
+    assert Validation(split.train, split.validation).metrics(scorer)["mpr"] == pytest.approx(
+        expected
+    )

@@ -33,15 +33,7 @@ def factors_at_stops(
 ) -> list[Factors]:
     """Fit a model of `implicit` on one thread and keep its factors at each stop.
 
-    Args:
-        name: Of the model, for the error message.
-        make: Its class.
-        settings: Its settings, without the iterations.
-        user_items: In the form that `implicit` takes, (n_users, n_items).
-        stops: Iterations, ascending.
-
-    Returns:
-        The factors after each stop.
+    `make` is its class and `settings` are without the iterations.
 
     Raises:
         TrainingError: If factors are not finite.
@@ -79,16 +71,12 @@ class KnownUsers:
         trained: NDArray[np.float32],
         new_vector: Callable[[CountMatrix], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """A vector for each history.
+        """A vector for each history, (n_histories, k).
 
         Args:
             histories: (n_histories, n_items).
             trained: The vectors of the training users, (n_users, k).
-            new_vector: Gives the vector of a history, (1, n_items), that is empty or not from
-                training.
-
-        Returns:
-            (n_histories, k).
+            new_vector: Gives the vector of an empty or new history, (1, n_items).
         """
         vectors = np.empty((histories.shape[0], trained.shape[1]), dtype=np.float32)
         for place, n_items in enumerate(np.diff(histories.indptr)):
@@ -115,15 +103,7 @@ def logistic_weights(
 
     They minimise `sum(positive log(1 + e^-s) + negative log(1 + e^s)) + l2 / 2 |w|^2`.
 
-    Args:
-        features: (n, k).
-        offset: (n,).
-        positive: Weight of each row as a like, (n,).
-        negative: Weight of each row as no like, (n,).
-        l2: Above 0.
-
-    Returns:
-        (k,).
+    Features are (n, k); offset, positive and negative are (n,); w is (k,).
     """
     F = features.astype(np.float64)
     w = np.zeros(F.shape[1])

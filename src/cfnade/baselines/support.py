@@ -71,13 +71,7 @@ def checked_histories(histories: CountMatrix, n_items: int) -> CountMatrix:
 
 
 def plain_csr(counts: CountMatrix, values: Any, dtype: type = np.float32) -> csr_matrix[Any]:
-    """The pairs with other values, in the one sparse form that `implicit` and `irspack` take.
-
-    Args:
-        counts: Pairs, (n_users, n_items).
-        values: One for each pair, or one for all.
-        dtype: Of the values.
-    """
+    """The pairs with other values (one each, or one for all), in the form that libraries take."""
     data = np.empty(counts.nnz, dtype=dtype)
     data[:] = values
     indices, indptr = counts.indices.astype(np.int32), counts.indptr.astype(np.int32)

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from cfnade.answer.probability import Calibrator
@@ -176,14 +175,18 @@ def _enter(
     """Choose the settings of one model, fit it and test it."""
     notify(JobProgress(name, "search", 0, max_trials))
     search = candidate.search(
-        protocol.validation, max_trials=max_trials, on_trial=partial(_report_trial, notify, name)
+        protocol.validation,
+        max_trials=max_trials,
+        on_trial=lambda *done: notify(JobProgress(name, "search", *done)),
     )
     notify(JobProgress(name, "fit"))
     started = time.perf_counter()
     fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
     seconds = time.perf_counter() - started
     notify(JobProgress(name, "test"))
-    evaluation, calibrator = protocol.test(fitted), search.best.extra
+    evaluation, calibration = protocol.test(fitted), None
+    if isinstance(search.best.extra, Calibrator):
+        calibration = protocol.test_probabilities(fitted, search.best.extra)
     result = Result(
         name,
         evaluation.metrics,
@@ -193,9 +196,7 @@ def _enter(
         len(search.trials),
         search.best.cost,
         search.best.settings,
-        protocol.test_probabilities(fitted, calibrator)
-        if isinstance(calibrator, Calibrator)
-        else None,
+        calibration,
     )
     return result, evaluation, fitted
 
@@ -211,7 +212,3 @@ def _with_distances(
         replace(result, to_best={metric: found[place] for metric, found in by_metric.items()})
         for place, result in enumerate(results)
     ]
-
-
-def _report_trial(notify: OnProgress, name: str, n_done: int, n_most: int, trial: Trial) -> None:
-    notify(JobProgress(name, "search", n_done, n_most, trial))

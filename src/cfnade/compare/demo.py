@@ -30,6 +30,7 @@ from cfnade.errors import ConfigError, MissingExtraError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.threads import available_threads
 
+TITLE = "CF-NADE on a year of grocery purchases"
 DATASET = "Complete Journey, a year of grocery purchases"
 MAX_EPOCHS, VALIDATION_USERS = 200, 1_000
 WORDS = Words(users="households", items="product types", counts="baskets")
@@ -115,14 +116,10 @@ class Demo:
     """The files and results of the demo."""
 
     report: Path
-    """The page to look at."""
-
     results: Path
     """The same figures as JSON."""
 
     model: Path
-    """Folder of the fitted model."""
-
     purchases: Path
     """The event log; every command reads it."""
 
@@ -204,19 +201,13 @@ def run_demo(
     }
     model = ImplicitCFNADE(**settings, random_state=seed).fit(data)
     model.save(model_folder, data={"name": DATASET})
-    suggestions = (
-        _for_household(model, data),
-        _for_made_up_history(model, data),
-    )
+    suggestions = (_for_household(model, data), _for_made_up_history(model, data))
 
     seconds = time.perf_counter() - started
     facts = {"Search": SEARCH_NOTE, **_facts(seconds)}
     training = _training(model)
-    title = "CF-NADE on a year of grocery purchases"
-    write_report(
-        page,
-        Report(title, lead, comparison, WORDS, facts, histograms, swept, training, suggestions),
-    )
+    report = Report(TITLE, lead, comparison, WORDS, facts, histograms, swept, training, suggestions)
+    write_report(page, report)
     outcome = {"comparison": comparison.to_json(), "sweep": swept.to_json(), "run": facts}
     results.write_text(json.dumps(outcome, indent=2) + "\n", encoding="utf-8")
     return Demo(page, results, model_folder, purchases, comparison, swept, suggestions, seconds)

@@ -202,11 +202,8 @@ def _draw_histogram(axes: Axes, values: NDArray[Any], edges: NDArray[Any]) -> No
     rating_axes.tick_params(axis="y", colors=ORANGE)
 
 
-def sweep_plot(sweep: Sweep, *, popularity: float | None = None) -> Figure:
-    """Draw the paper's Figure 2: test MPR against alpha, with 95 % intervals.
-
-    `popularity` is the MPR of popular items in percent, drawn as a line for comparison.
-    """
+def sweep_plot(sweep: Sweep) -> Figure:
+    """Draw the paper's Figure 2: test MPR against alpha, with 95 % intervals."""
     with canvas() as (figure, [axes]):
         for model in dict.fromkeys(point.model for point in sweep.points):
             points = sorted((p for p in sweep.points if p.model == model), key=lambda p: p.alpha)
@@ -215,9 +212,6 @@ def sweep_plot(sweep: Sweep, *, popularity: float | None = None) -> Figure:
             low, high = zip(*(point.interval for point in points), strict=True)
             axes.fill_between(alphas, low, high, color=color, alpha=0.15, linewidth=0)
             axes.plot(alphas, [p.mpr for p in points], color=color, marker=marker, label=label)
-        if popularity is not None:
-            label, color, _ = model_looks("popularity")
-            axes.axhline(popularity, color=color, linestyle="--", label=label)
         axes.set_xscale("log")
         axes.set_xticks(sweep.alphas, [f"{alpha:g}" for alpha in sweep.alphas])
         axes.minorticks_off()

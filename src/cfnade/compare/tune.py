@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -151,9 +151,6 @@ def tune(
         on_epoch: Called after every epoch with the trial's number.
         on_trial: Called after every trial.
 
-    Returns:
-        All trials.
-
     Raises:
         DataError: If nothing can be held out.
         ConfigError: If a setting is invalid, a search exists already and `resume` is not set, or
@@ -162,7 +159,7 @@ def tune(
         TrainingError: If no trial could be trained.
     """
     try:
-        import optuna  # noqa: F401
+        from optuna import logging as optuna_logging
     except ImportError as error:
         raise MissingExtraError("optuna", "tune", "searching for settings") from error
     out, changes = Path(out), dict(changes or {})
@@ -176,7 +173,9 @@ def tune(
     decided = {**vars(plan.model), **vars(plan.training)}
     usual = {name: decided[name.removeprefix("recipe__")] for name in names}
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-    with _quiet_optuna(), _interrupted_between_updates() as check:
+    with _interrupted_between_updates() as check, ExitStack() as stack:
+        stack.callback(optuna_logging.set_verbosity, optuna_logging.get_verbosity())
+        optuna_logging.set_verbosity(optuna_logging.WARNING)  # no line for every trial
 
         def fit(settings: Mapping[str, Any], on_epoch: Callable[[Epoch], None]) -> ImplicitCFNADE:
             given = {"random_state": seed, "recipe": recipe, **changes, **settings}
@@ -246,21 +245,19 @@ def _run_trial(
             if trial.should_prune():
                 raise TrialPruned
 
+    state, mpr = TrialState.FAIL, None  # without an error: interrupted, as if it had not begun
     try:
         model = fit(settings, on_epoch)
         if model.validation_mpr_ is None:
             raise TrainingError("no epoch was validated; raise max_epochs or lower validate_every")
+        trial.set_user_attr("best_epoch", model.best_epoch_)
+        state, mpr = TrialState.COMPLETE, model.validation_mpr_
     except TrialPruned:
-        study.tell(trial, state=TrialState.PRUNED)
+        state = TrialState.PRUNED
     except TrainingError as error:
         trial.set_user_attr("error", str(error))
-        study.tell(trial, state=TrialState.FAIL)
-    except BaseException:  # interrupted, or invalid settings: as if it had not begun
-        study.tell(trial, state=TrialState.FAIL)
-        raise
-    else:
-        trial.set_user_attr("best_epoch", model.best_epoch_)
-        study.tell(trial, model.validation_mpr_)
+    finally:
+        study.tell(trial, mpr, state)
 
 
 def _finished(study: Study) -> list[TuneTrial]:
@@ -331,19 +328,6 @@ def _drop_torn_line(path: Path) -> None:
     content = path.read_bytes() if path.exists() else b""
     if content and not content.endswith(b"\n"):
         path.write_bytes(content[: content.rfind(b"\n") + 1])
-
-
-@contextmanager
-def _quiet_optuna() -> Iterator[None]:
-    """Show optuna's warnings, but no line for every trial."""
-    from optuna import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Bootstrap intervals over users: how much a metric would move with other users."""
+"""Bootstrap intervals over users: how much a metric varies with the users."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from cfnade.errors import DataError
 from cfnade.metrics.formulas import UserSums
 
-# More users than this are first added up in as many random groups of (nearly) equal size, and
-# groups are drawn instead of users. The interval keeps its width (the spread of a sum of users is
-# the spread of users), known to about 1 / sqrt(2 * groups) = 0.5 %, and the time is bounded.
+# More users than this are first summed in this many random groups of (nearly) equal size, and
+# groups are drawn instead of users: the interval keeps its width, and the time is bounded.
 _MAX_GROUPS = 20_000
 
 _CHUNK = 50  # resamples per matrix product: 8 MB of draws at most
@@ -24,8 +23,8 @@ def bootstrap_means(
     All metrics share the same draws, so differences between columns are paired.
 
     Args:
-        metrics: Sums of the same users in each.
-        n_bootstrap: How often to draw as many users as there are.
+        metrics: Each of the same users.
+        n_bootstrap: Number of resamples.
         rng: Seed or generator.
 
     Returns:
@@ -55,19 +54,10 @@ def paired_intervals(
     n_bootstrap: int,
     rng: int | np.random.Generator,
 ) -> list[tuple[float, float]]:
-    """95 % interval of each mean less that of the reference, over the same draws of users.
+    """95 % interval of the difference of each mean to that of a reference, on the same users.
 
-    Much of the spread between users is shared by two models, so this is far narrower than
-    the models' own intervals suggest.
-
-    Args:
-        metrics: Of models judged on the same users.
-        reference: Of the model they are held against.
-        n_bootstrap: Resamples of users.
-        rng: Seed or generator.
-
-    Returns:
-        (low, high) for each; with 0 in it, the difference is within the noise.
+    Two models share much of the spread between users, so these intervals are far narrower than
+    the models' own suggest. A difference is significant if its interval does not contain 0.
 
     Raises:
         DataError: If the users differ.
@@ -75,8 +65,8 @@ def paired_intervals(
     for each in metrics:
         if not np.array_equal(each.weight, reference.weight):
             raise DataError(
-                f"{each.weight.size} and {reference.weight.size} users were judged, or other pairs "
-                "of theirs; judge both models on one split"
+                f"the models were judged on other users or pairs ({each.weight.size} and "
+                f"{reference.weight.size} users); judge both models on one split"
             )
     means = bootstrap_means([*metrics, reference], n_bootstrap=n_bootstrap, rng=rng)
     differences = means[:, :-1] - means[:, -1:]  # (n_bootstrap, n_metrics)

@@ -1,4 +1,4 @@
-"""Judge any Scorer on held-out items, in blocks of users, with intervals over users."""
+"""Evaluate any Scorer on held-out items, in blocks of users, with intervals over users."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cfnade.scorer import Scorer
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What one scorer reached on one set of held-out items."""
+    """The metrics of one scorer on one set of held-out items."""
 
     metrics: dict[str, float]
     """Value by metric name; MPR in percent."""
 
     intervals: dict[str, tuple[float, float]]
-    """95 % bootstrap interval over users by metric name; empty if none was asked for."""
+    """95 % bootstrap interval over users by metric name; empty without bootstrap."""
 
     per_user: dict[str, UserSums]
-    """Each metric's parts, user by user, by metric name."""
+    """The sums of each user by metric name."""
 
     users: NDArray[np.int64]
     """Rows of the users who have held-out items, the order of `per_user`, (n_evaluated,)."""
@@ -50,31 +50,31 @@ def evaluate(
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Rank each user's candidates and see where the held-out items stand.
+    """Rank each user's candidates and measure where the held-out items stand.
 
-    MPR is a mean over held-out pairs, recall and nDCG are means over users who have any; the
-    others are not scored. Ties count with their expected value, see `cfnade.metrics.formulas`.
+    MPR is a mean over held-out pairs; recall and nDCG are means over users with held-out items.
+    Tied scores count with their expected value, see `cfnade.metrics.formulas`.
 
     Args:
-        scorer: Whom to judge.
-        histories: Counts that the scorer may see, (n_users, n_items).
+        scorer: The model.
+        histories: Counts that the scorer sees, (n_users, n_items).
         held_out: Counts that it must find, (n_users, n_items).
-        relevance: Relative rating of every held-out pair, stored where `held_out` is: the
-            weights gamma of Eq. 15, (n_users, n_items).
+        relevance: Relative rating of every held-out pair, the weights gamma of Eq. 15,
+            (n_users, n_items).
         metrics: Names, see `metric_functions`.
-        candidates: Rank the items that are not in the user's history, or all items.
-        block_size: Users scored at once; by default as many as have 16 MiB of scores.
+        candidates: Rank items that are not in the user's history, or all items.
+        block_size: Users scored at once; by default 16 MiB of scores.
         n_bootstrap: Resamples of users for the 95 % intervals; 0 for none.
         rng: Seed or generator for the resamples.
-        progress: Called after each block.
+        progress: Called after each block with the users done and their number.
 
     Returns:
-        Values, intervals and the parts of each user.
+        Metrics, intervals and the sums of each user.
 
     Raises:
         DataError: If the matrices do not belong together, nothing is held out, a held-out pair
             is in the histories (with candidates "unseen"), or the scores cannot be ranked.
-        ConfigError: If an option has no meaning.
+        ConfigError: If an option is invalid.
     """
     functions = metric_functions(metrics)
     histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
@@ -106,7 +106,7 @@ def mean_percentage_ranking(
     candidates: Candidates = "unseen",
     block_size: int | None = None,
 ) -> float:
-    """MPR (Eq. 15) alone, in percent, without intervals: the light check between epochs."""
+    """MPR (Eq. 15) alone, in percent, without intervals: a quick check between epochs."""
     evaluation = evaluate(
         scorer,
         histories,
@@ -127,20 +127,12 @@ def distances_to_best(
     n_bootstrap: int = 1000,
     rng: int | np.random.Generator = 0,
 ) -> list[tuple[float, float]]:
-    """95 % interval of each one's value less that of the best, user by user.
+    """95 % interval of each one's difference to the best by a metric (paired bootstrap).
 
-    Args:
-        evaluations: On the same held-out items.
-        metric: In all of them.
-        n_bootstrap: Resamples of users.
-        rng: Seed or generator for the resamples.
-
-    Returns:
-        An interval for each, below 0 where a lower value is worse; with 0 in it, the difference
-        is within the noise. The best has (0, 0).
+    A difference is significant if its interval does not contain 0. The best has (0, 0).
 
     Raises:
-        DataError: If they were not judged on the same users by this metric.
+        DataError: If they were not evaluated on the same held-out items by this metric.
     """
     for other in evaluations[1:]:
         _check_paired(evaluations[0], other, metric)
@@ -150,7 +142,6 @@ def distances_to_best(
 
 
 def _check_paired(a: Evaluation, b: Evaluation, metric: str) -> None:
-    """Refuse a paired difference of what was not judged on the same users by this metric."""
     if not np.array_equal(a.users, b.users) or a.n_pairs != b.n_pairs:
         raise DataError(
             f"a paired difference needs the same held-out items, got {a.n_pairs} pairs of "

@@ -1,9 +1,7 @@
-"""The metrics, from where the held-out items stand: MPR (Eq. 15), recall and nDCG.
+"""The metrics, from the places of the held-out items: MPR (Eq. 15), recall and nDCG.
 
-Ties: each metric is its expected value if equal scores were put in random order. That is the
-average rank in MPR, and for nDCG what scikit-learn's `ndcg_score` does by default. It is exact
-(nothing is drawn), the order of items does not matter, and a scorer that knows nothing gets what
-chance gives.
+With tied scores, each metric is its exact expected value over random orders of the ties: the
+average rank in MPR, and for nDCG what scikit-learn's `ndcg_score` does by default.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True)
 class UserSums:
-    """A metric before the division: its mean over any group of users is sum / sum."""
+    """A metric by user: its mean over any group of users is sum(total) / sum(weight)."""
 
     total: NDArray[np.float64]
     """(n_users,)."""
@@ -51,10 +49,7 @@ Metric = Callable[[Places, NDArray[np.float64]], UserSums]
 
 
 def percentile_rank(places: Places) -> NDArray[np.float64]:
-    """Rank of each held-out item among its candidates, 0.0 first to 1.0 last, (n_pairs,).
-
-    Ties get the average rank. A single candidate is first.
-    """
+    """Rank of each held-out item among its candidates, 0.0 first to 1.0 last, (n_pairs,)."""
     n_others = places.n_candidates[places.user] - 1
     rank = places.n_above + (places.n_tied - 1) / 2
     return np.asarray(rank / np.maximum(n_others, 1))
@@ -63,8 +58,7 @@ def percentile_rank(places: Places) -> NDArray[np.float64]:
 def mpr(places: Places, relative_rating: NDArray[np.float64]) -> UserSums:
     """Mean percentage ranking over pairs, weighted by relative rating (Eq. 15).
 
-    `100 * sum(gamma * rank) / sum(gamma)` over all held-out pairs, rank in 0 ... 1; 0 % is
-    best, 50 % is chance.
+    `100 * sum(gamma * rank) / sum(gamma)` over all held-out pairs; 0 % is best, 50 % is chance.
     """
     total = places.sum_by_user(100.0 * relative_rating * percentile_rank(places))
     return UserSums(total, places.sum_by_user(relative_rating))
@@ -76,18 +70,12 @@ def mpr_unweighted(places: Places, relative_rating: NDArray[np.float64]) -> User
 
 
 def recall(places: Places, relative_rating: NDArray[np.float64], k: int) -> UserSums:
-    """Held-out items among the first k, over `min(k, held out)` (Liang et al. 2018).
-
-    The mean over users; 1 can be reached whatever k is.
-    """
+    """Held-out items among the first k, over `min(k, held out)` (Liang et al. 2018)."""
     return _mean_over_users(_hits(places, k) / np.minimum(k, places.n_held_out))
 
 
 def recall_full(places: Places, relative_rating: NDArray[np.float64], k: int) -> UserSums:
-    """Held-out items among the first k, over all held out (as LightGCN reports it).
-
-    The mean over users; below 1 for users with more than k held-out items.
-    """
+    """Held-out items among the first k, over all held out (as LightGCN reports it)."""
     return _mean_over_users(_hits(places, k) / places.n_held_out)
 
 

@@ -1,7 +1,6 @@
-"""Where held-out items stand among a user's candidates: all that the metrics need to know.
+"""The places of held-out items among a user's candidates, from which all metrics follow.
 
-The scores of a block of users are read once and no top-k list is built, so a further metric
-costs next to nothing.
+Scores are read once and no top-k list is built, so further metrics cost next to nothing.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from cfnade.scorer import Scorer, rows_per_block
 
 Candidates: TypeAlias = Literal["unseen", "all"]
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many of how many users are done."""
+"""Called with the users done and their number."""
 
-# Comparing all scores with one held-out score is cheap, sorting them serves any number of
-# held-out items: at 3,416 and 17,348 items the costs cross at 6 and 14 held-out items.
+# With few held-out items comparing is faster, with many sorting: the costs cross at 6 held-out
+# items of 3,416 and at 14 of 17,348.
 _SORT_ABOVE = 8
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where each held-out item stands: somewhere in `n_above ... n_above + n_tied - 1`."""
+    """The place of each held-out item: somewhere in `n_above ... n_above + n_tied - 1`."""
 
     user: NDArray[np.int64]
-    """Whose item it is, 0 ... n_users - 1, (n_pairs,). Every user has at least one."""
+    """The user of each pair, 0 ... n_users - 1, (n_pairs,). Every user has at least one."""
 
     n_above: NDArray[np.int64]
-    """How many candidates score higher, (n_pairs,)."""
+    """Candidates with a higher score, (n_pairs,)."""
 
     n_tied: NDArray[np.int64]
-    """How many candidates score the same, the item itself included, (n_pairs,)."""
+    """Candidates with the same score, the item itself included, (n_pairs,)."""
 
     n_candidates: NDArray[np.int64]
-    """How many items of the user are ranked, (n_users,)."""
+    """Ranked items of each user, (n_users,)."""
 
     @cached_property
     def n_held_out(self) -> NDArray[np.int64]:
@@ -64,7 +63,7 @@ def place_held_out(
     block_size: int | None = None,
     progress: Progress | None = None,
 ) -> Places:
-    """Find where the held-out items stand, scoring one block of users at a time.
+    """Find the places of the held-out items, scoring one block of users at a time.
 
     Arguments and errors are those of `evaluate`. Users are numbered as in `Evaluation.users`.
     """
@@ -82,11 +81,7 @@ def place_held_out(
     for start in range(0, users.size, block_size):
         block = users[start : start + block_size]
         known = histories[block]
-        ranked = _checked_scores(scorer, known)  # (n_block, n_items)
-        is_finite = np.isfinite(ranked).all(axis=1)
-        if not is_finite.all():
-            row = int(np.argmin(is_finite))
-            raise _not_finite(scorer, ranked[row], block[row])
+        ranked = _checked_scores(scorer, known, block)  # (n_block, n_items)
         if candidates == "unseen":
             ranked = ranked.copy()  # the original may belong to the scorer
             ranked[np.repeat(np.arange(block.size), np.diff(known.indptr)), known.indices] = -np.inf
@@ -106,11 +101,8 @@ def count_above_and_tied(
     """Count the candidates that score higher than, and the same as, each target.
 
     Args:
-        scores: Of one user's items, (n_items,); minus infinity where no candidate.
-        targets: Scores of the held-out items, which are candidates, (n_held_out,).
-
-    Returns:
-        `n_above` and `n_tied` as in `Places`, (n_held_out,).
+        scores: Of one user's items, (n_items,); minus infinity if not a candidate.
+        targets: Scores of the held-out items, (n_held_out,).
     """
     if targets.size > _SORT_ABOVE:
         ascending = np.sort(scores)
@@ -145,20 +137,23 @@ def _check(histories: CountMatrix, held_out: CountMatrix, candidates: str, block
             )
 
 
-def _checked_scores(scorer: Scorer, histories: CountMatrix) -> NDArray[np.floating]:
+def _checked_scores(
+    scorer: Scorer, histories: CountMatrix, users: NDArray[np.int64]
+) -> NDArray[np.floating]:
+    name = type(scorer).__name__
     scores: NDArray[Any] = np.asarray(scorer.scores(histories))
     if scores.shape != histories.shape:
         raise DataError(
-            f"{type(scorer).__name__} returned scores of shape {scores.shape} for histories of "
-            f"shape {histories.shape}; a Scorer gives one score per user and item"
+            f"{name} returned scores of shape {scores.shape} for histories of shape "
+            f"{histories.shape}; a Scorer gives one score per user and item"
+        )
+    is_finite = np.isfinite(scores)
+    if not is_finite.all():
+        row = int(np.argmin(is_finite.all(axis=1)))
+        bad = np.flatnonzero(~is_finite[row])
+        raise DataError(
+            f"{name} gave {bad.size} of {scores.shape[1]} items a score that is NaN or infinite "
+            f"for user row {users[row]}, the first is {scores[row, bad[0]]} for column {bad[0]}; "
+            "check how it was trained"
         )
     return scores if np.issubdtype(scores.dtype, np.floating) else scores.astype(np.float64)
-
-
-def _not_finite(scorer: Scorer, scores: NDArray[np.floating], user: int) -> DataError:
-    bad = np.flatnonzero(~np.isfinite(scores))
-    return DataError(
-        f"{type(scorer).__name__} gave {bad.size} of {scores.size} items a score that is NaN or "
-        f"infinite for user row {user}, the first is {scores[bad[0]]} for column {bad[0]}; "
-        "check how it was trained"
-    )

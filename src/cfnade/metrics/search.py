@@ -17,6 +17,9 @@ from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
+JUDGED_BY = ("mpr", "ndcg@100", "recall@20", "ndcg@20")
+"""Metrics of a trial; the search follows the first."""
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -31,18 +34,12 @@ class Validation:
     relative_rating: RelativeRating | None = None
     """Fitted distributions that every model must use; None lets each fit them on `train`."""
 
-    def mpr(self, scorer: Scorer) -> float:
-        """MPR of a model fitted on `train`, in percent."""
-        return self.metrics(scorer, ("mpr",))["mpr"]
-
-    def metrics(
-        self, scorer: Scorer, names: Sequence[str] = ("mpr", "ndcg@100", "recall@20", "ndcg@20")
-    ) -> dict[str, float]:
-        """Several metrics of a model fitted on `train`, for hardly more than the cost of one."""
+    def metrics(self, scorer: Scorer) -> dict[str, float]:
+        """MPR in percent, and some other metrics, of a model fitted on `train`."""
         ratings = self.relative_rating or RelativeRating().fit(self.train)
         relevance = ratings.transform(self.held_out)
         return evaluate(
-            scorer, self.train, self.held_out, relevance, metrics=names, n_bootstrap=0
+            scorer, self.train, self.held_out, relevance, metrics=JUDGED_BY, n_bootstrap=0
         ).metrics
 
     def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:
