@@ -271,5 +271,5 @@ def test_more_data_drops_it_unless_known_items_stay_as_they_are(counts):
     assert fitted().partial_fit(wider, n_epochs=1, train="new").calibrator_ == before
     assert fitted().partial_fit(wider, n_epochs=0).calibrator_ == before
     more = fitted().partial_fit(counts, n_epochs=1)
-    with pytest.raises(ConfigError, match="it has learnt more since"):
+    with pytest.raises(ConfigError, match="it was trained further since"):
         more.probability({0: 1})

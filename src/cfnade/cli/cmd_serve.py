@@ -61,7 +61,7 @@ def serve_command(
     except ImportError as error:
         raise MissingExtraError(str(error.name), "serve", "serving a model") from error
     from cfnade.serve.run import run
-    from cfnade.serve.service_settings import Limits, ServeSettings
+    from cfnade.serve.service_settings import RequestLimits, ServeSettings
 
     if workers > 1 and sys.platform == "win32":
         raise ConfigError("several workers need a system that can share a socket; use --workers 1")
@@ -74,7 +74,7 @@ def serve_command(
         allowed_origins=tuple(allow_origin or ()),
         watch_seconds=watch,
         most_together=together,
-        limits=Limits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
+        limits=RequestLimits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
     )
     run(settings, console.say)
 

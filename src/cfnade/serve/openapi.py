@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cfnade.serve import wire
-from cfnade.serve.service_settings import Limits
+from cfnade.serve.service_settings import RequestLimits
 
 _REFERENCE = "#/components/schemas/{model}"
 _DESCRIPTION = (
@@ -27,7 +27,7 @@ _BODY_ERRORS = {
 
 
 def openapi_document(
-    requests: wire.Requests, limits: Limits, *, items: list[str], needs_key: bool
+    requests: wire.Requests, limits: RequestLimits, *, items: list[str], needs_key: bool
 ) -> dict[str, Any]:
     """Describe the service.
 
@@ -72,7 +72,7 @@ def openapi_document(
                 "explain",
                 "What each entry of a history does for an item, exactly",
                 requests.explain,
-                wire.Explanation,
+                wire.ExplainedItem,
                 {"history": history, "item": last},
                 {
                     "404": "The model does not know the item.",
@@ -89,7 +89,12 @@ def openapi_document(
             ),
             "/v1/items": {"get": _items(limits)},
             "/v1/items:lookup": _post(
-                "lookup", "Names of items by id", requests.lookup, wire.Items, {"items": items}, {}
+                "lookup",
+                "Names of items by id",
+                requests.lookup,
+                wire.FoundItems,
+                {"items": items},
+                {},
             ),
             "/v1/model": _get("model", "The model in use, and the limits", wire.ModelInfo),
             "/healthz": _get("healthz", "Whether the process answers", wire.State),
@@ -116,9 +121,9 @@ def openapi_document(
     answers: list[type[BaseModel]] = [
         wire.Recommendations,
         wire.Batch,
-        wire.Explanation,
+        wire.ExplainedItem,
         wire.Similar,
-        wire.Items,
+        wire.FoundItems,
         wire.ModelInfo,
         wire.State,
         wire.Error,
@@ -173,7 +178,7 @@ def _get(
     }
 
 
-def _items(limits: Limits) -> dict[str, Any]:
+def _items(limits: RequestLimits) -> dict[str, Any]:
     text = {"type": "string"}
     parameters = [
         ("q", "Words of a name or id; nothing gives the items with most watchers.",
@@ -188,7 +193,9 @@ def _items(limits: Limits) -> dict[str, Any]:
             {"name": name, "in": "query", "description": told, "schema": schema}
             for name, told, schema in parameters
         ],
-        "responses": _responses(wire.Items, {"422": "A parameter is wrong or beyond a limit."}),
+        "responses": _responses(
+            wire.FoundItems, {"422": "A parameter is wrong or beyond a limit."}
+        ),
     }
 
 
