@@ -23,7 +23,7 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
 
-# Real engines and a real browser keep their own time: what failed is run once more.
+# A real cluster has its own timing: what failed is run once more.
 ONCE_MORE := --last-failed --last-failed-no-failures none
 
 test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
@@ -63,7 +63,7 @@ FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v
 test-browser: setup  ## Run the tests of the service's page in a real browser
 	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
 	@if ($(FIND_BROWSER)) > /dev/null; then \
-		$(BIN)/python -m pytest -m browser tests/serve || $(BIN)/python -m pytest -m browser tests/serve $(ONCE_MORE); \
+		$(BIN)/python -m pytest -m browser tests/serve; \
 	else echo 'SKIPPED: there is no browser and chromium could not be installed, so the page is NOT tested.' \
 		'Install one (Debian: apt-get install chromium) and run this again.' >&2; fi
 
