@@ -6,7 +6,7 @@ import pytest
 from cfnade.beyond.units import LinearUnits, can_be_linear, mean_of
 from cfnade.data.feedback import confidence
 from cfnade.model.inputs import input_weight, with_values
-from cfnade.storage.weights import wrong_weights
+from cfnade.storage.tensors import wrong_weights
 from tests.networks import random_counts, random_numpy_network
 
 N_ITEMS = 20

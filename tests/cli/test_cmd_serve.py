@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_is_told(capsys):
     [
         (["--port", "70000"], "--port must be from 0 to 65535"),
         (["--watch", "-1"], "--watch must be at least 0 seconds"),
-        (["--api-key-file", "nowhere"], "the API key in nowhere cannot be read"),
+        (["--api-key-file", "nowhere"], "cannot read the API key in nowhere"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
     ],
 )

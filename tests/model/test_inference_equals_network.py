@@ -11,7 +11,7 @@ from cfnade.data.feedback import confidence
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ACTIVATIONS, CFNADENetwork
-from cfnade.storage.weights import weight_shapes, wrong_weights
+from cfnade.storage.tensors import weight_shapes, wrong_weights
 
 N_ITEMS = 25
 

@@ -1,4 +1,4 @@
-"""Commands that ask a saved model: `recommend`, `similar` and `explain`."""
+"""Commands that query a saved model: `recommend`, `similar` and `explain`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def recommend_command(
     ] = False,
     json_file: options.Json = None,
 ) -> None:
-    """Recommend for a history written out, for a user of a table, or for all of its users."""
+    """Recommend for a history, for a user of a table, or for all of its users."""
     asked = ModelOnDisk(model)
     reading = Reading(user_col, item_col, count_col, events)
     filters: dict[str, Any] = {
