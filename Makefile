@@ -23,9 +23,6 @@ demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 test: setup  ## Run the tests
 	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
 
-# A real browser keeps its own time: what failed is run once more.
-ONCE_MORE := --last-failed --last-failed-no-failures none
-
 test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
 	$(BIN)/python -m pytest -m scale tests/scale
 
@@ -33,9 +30,9 @@ test-scale: setup  ## Run the tests on a Spark cluster of two workers and over t
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_summary.py tests/data/test_ratings.py tests/storage/test_folder.py \
 	tests/storage/test_folder_fuzz.py tests/storage/test_ids.py tests/storage/test_kept_folders.py \
-	tests/storage/test_tensors.py tests/model/test_inference.py tests/answer/test_leave_one_out.py \
+	tests/storage/test_tensors.py tests/model/test_inference.py \
 	tests/beyond/test_closed_form.py tests/data/test_catalogue.py tests/test_estimator_contract.py \
-	tests/answer/test_explain.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_top.py \
+	tests/answer/test_explain.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_top.py tests/answer/test_recommend.py \
 	tests/cli/test_cmd_model.py tests/test_examples.py tests/test_public_api.py
 
 test-inference:  ## Run the tests of saved models in a fresh environment without torch
@@ -63,7 +60,7 @@ FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v
 test-browser: setup  ## Run the tests of the service's page in a real browser
 	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
 	@if ($(FIND_BROWSER)) > /dev/null; then \
-		$(BIN)/python -m pytest -m browser tests/serve || $(BIN)/python -m pytest -m browser tests/serve $(ONCE_MORE); \
+		$(BIN)/python -m pytest -m browser tests/serve; \
 	else echo 'SKIPPED: there is no browser and chromium could not be installed, so the page is NOT tested.' \
 		'Install one (Debian: apt-get install chromium) and run this again.' >&2; fi
 

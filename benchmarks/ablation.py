@@ -1,10 +1,9 @@
 """What each part of the default is worth: python benchmarks/ablation.py DATA.
 
 DATA is a folder with the Parquet files. Default fits with and without each part, on the training
-part of the split of `cfnade compare` (seed 0), judged on its validation part: the test part is never
-looked at, because parts are kept or deleted by these figures. The fits hold out their own validation
-part inside the training part. Outcomes are kept in benchmarks/results/ablation/, and are not run
-again.
+part of the split of `cfnade compare` (seed 0), judged on its validation part. The test part is not
+used, because parts are kept or deleted by these figures. A fit holds out its own validation part
+inside the training part. Outcomes are kept in benchmarks/results/ablation/, and are not run again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answer for somebody never seen before, from a saved model, without torch.
+"""Recommend for new users from a saved model, without torch.
 
 Reads one JSON object a line from standard input and writes one a line to standard output, so
 that any program can ask. `history` is a list of item ids or an object of counts by item id:
@@ -16,32 +16,26 @@ import json
 import sys
 from typing import Any
 
-from cfnade import CfnadeError, ImplicitCFNADE
+from cfnade import CfnadeError, Explanation, ImplicitCFNADE
 
 
 def answer(model: ImplicitCFNADE, request: dict[str, Any]) -> dict[str, Any]:
     """Recommend for one request, with the reasons."""
-    history, disliked = request.get("history", {}), request.get("disliked", [])
-    ids, probabilities = model.recommend_for(
-        history, request.get("n", 10), disliked=disliked, unknown="ignore"
-    )
+    known = {"disliked": request.get("disliked", []), "unknown": "ignore"}
+    history = request.get("history", {})
+    ids, _ = model.recommend_for(history, request.get("n", 10), **known)
+    return {"items": [describe(model, model.explain(history, i, **known)) for i in ids.tolist()]}
+
+
+def describe(model: ImplicitCFNADE, explained: Explanation) -> dict[str, Any]:
+    """An item with its score, its probability and the two best reasons for it."""
     return {
-        "items": [
-            {
-                "item": item,
-                "name": model.catalogue_.label(item),
-                "probability": round(float(probability), 4),
-                "because": because(model, history, disliked, item),
-            }
-            for item, probability in zip(ids.tolist(), probabilities, strict=True)
-        ]
+        "item": explained.item,
+        "name": model.catalogue_.label(explained.item),
+        "score": explained.score,
+        "probability": explained.probability,  # None if the model has no calibrator
+        "because": [effect.item for effect in explained.because(2)],
     }
-
-
-def because(model: ImplicitCFNADE, history: Any, disliked: Any, item: Any) -> list[Any]:
-    """The two entries of the history that speak most for an item."""
-    explanation = model.explain(history, item, disliked=disliked, unknown="ignore")
-    return [effect.item for effect in explanation.because(2)]
 
 
 def main(folder: str) -> None:

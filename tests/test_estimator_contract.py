@@ -70,8 +70,8 @@ def test_one_history_is_answered_alike_however_it_is_given(matrix):
     history = matrix(COUNTS)[4]
     assert_same(BY_NUMBER.recommend_for(history, n=5), BY_NUMBER.recommend_for(by_id, n=5))
     given, named = (BY_NUMBER.explain(h, 0) for h in (history, by_id))
-    assert given.logit == pytest.approx(named.logit, rel=1e-5)
-    effects = [{e.item: e.logit for e in told.effects} for told in (given, named)]
+    assert given.score == pytest.approx(named.score, rel=1e-5)
+    effects = [{e.item: e.score for e in told.effects} for told in (given, named)]
     assert effects[0] == pytest.approx(effects[1], rel=1e-4, abs=1e-6)
     assert effects[0].keys() == by_id.keys()
 

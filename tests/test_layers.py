@@ -70,3 +70,13 @@ def test_no_two_modules_have_the_same_name():
     paths = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
     modules = [path.name for path in paths]
     assert sorted(modules) == sorted(set(modules))
+
+
+def test_no_two_public_classes_have_the_same_name():
+    names = [
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert sorted(names) == sorted(set(names))

@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -445,33 +445,33 @@ class ImplicitCFNADE:
     ) -> Ranked:
         """Recommend for one user or many, with the signature of the `implicit` library.
 
-        `items` and `filter_items` may be given together, and each of them as
+        `items` and `filter_items` can be used together. Each is one of
 
         - ids, for all users;
         - a list with one list, set or array of ids for each user;
         - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items).
 
         Args:
-            userid: Only its shape matters, as there is no table of users: a single value gives
-                one answer, a list or array as many as it has entries.
+            userid: Only its shape matters, as there is no table of users: one value for a single
+                answer, a list or array for many.
             user_items: Counts of these users, sparse, one row for each userid in that order:
                 `user_items[userid]`.
-            N: Items to recommend.
-            filter_already_liked_items: Leave out what is in the user's history.
-            filter_items: Never to recommend.
-            recalculate_user: Taken from code written for `implicit`; a user is always computed
-                from `user_items`, so it changes nothing.
-            items: To choose from.
-            unknown: What to do about ids in the filters that the model does not know.
+            N: Most items to recommend.
+            filter_already_liked_items: Leave out items in the user's history.
+            filter_items: Items never to recommend.
+            recalculate_user: For compatibility with `implicit`; has no effect, as a user is
+                always computed from `user_items`.
+            items: Items to choose from.
+            unknown: What to do about unknown ids in the filters.
 
         Returns:
-            Item ids and probabilities, best first: (n,) each for a single user, (n_users, n)
-            each for many. n is below N if fewer items can be recommended; if it differs between
-            users, both are object arrays (n_users,) that hold one array for each user. Nothing
-            is ever padded.
+            Item ids and scores (logits, as `scores` gives them), best first: (n,) each for a
+            single user, (n_users, n) each for many. n is below N if fewer items can be
+            recommended; if it differs between users, both are object arrays (n_users,) with one
+            array for each user. Nothing is padded.
 
         Raises:
-            DataError: If the shapes do not fit or an id is not known.
+            DataError: If a shape is wrong or an id is unknown.
         """
         answers, n = self._fitted(), _at_least_one(N)
         histories = as_histories(user_items)
@@ -483,10 +483,22 @@ class ImplicitCFNADE:
                 f"({n_users}, {self.n_features_in_}); got {histories.shape}; pass "
                 "user_items[userid]"
             )
-        left_out = (histories,) if filter_already_liked_items else ()
-        candidates = answers.candidates(n_users, items, filter_items, unknown, left_out)
-        found = answers.recommend(histories, n, candidates, block_bytes=self._block(histories, n))
-        return found[0] if is_single else stack(found, self.catalogue_.ids, n)
+        asked = answers.queries(
+            histories,
+            n,
+            filter_already_liked_items=filter_already_liked_items,
+            filter_items=filter_items,
+            items=items,
+            unknown=unknown,
+            block_bytes=self._block(histories, n),
+        )
+        ids = self.catalogue_.ids
+        found = [
+            (ids[answer.columns], answer.scores)
+            for queries in asked
+            for answer in answers.recommend(queries)
+        ]
+        return found[0] if is_single else stack(found, ids, n)
 
     def _block(self, histories: CountMatrix, n: int) -> int:
         """Bytes of scores to hold at once when recommending."""
@@ -518,28 +530,36 @@ class ImplicitCFNADE:
         Args:
             history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or a
                 row of counts, sparse.
-            n: Items to recommend.
+            n: Most items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
-                item id (Eq. 9 with like 0), or ids alone to weigh as much as the surest like. 1
-                says no more than an item not seen; with scaled inputs, the default, that of a
-                like is about the number of items.
-            filter_already_liked_items: Leave out what is in the history.
-            filter_items: Never to recommend, as in `recommend`.
-            items: To choose from, as in `recommend`.
-            unknown: What to do about items that the model does not know, wherever they are.
+                item id (Eq. 9 with like 0), or ids alone, which then weigh as much as the surest
+                like. A confidence of 1 means no more than an item not seen; with scaled inputs,
+                the default, the confidence of a like is about the number of items.
+            filter_already_liked_items: Leave out items in the history.
+            filter_items: Items never to recommend, as in `recommend`.
+            items: Items to choose from, as in `recommend`.
+            unknown: What to do about unknown items, wherever they are.
 
         Returns:
-            Item ids and probabilities, best first, (at most n,) each.
+            Item ids and scores (logits), best first, (at most n,) each. `probability` turns them
+            into probabilities.
 
         Raises:
-            DataError: If a count is not a finite number of at least 0, an item is not known, or
-                one is both liked and disliked.
+            DataError: If a count is not a finite number of at least 0, an item is unknown, or an
+                item is both liked and disliked.
         """
         answers = self._fitted()
-        known = answers.evidence(history, disliked, unknown)
-        left_out = (known.counts if filter_already_liked_items else None, known.disliked)
-        candidates = answers.candidates(1, items, filter_items, unknown, left_out)
-        return answers.recommend(known.counts, _at_least_one(n), candidates, known.disliked)[0]
+        query = answers.query(
+            history,
+            _at_least_one(n),
+            disliked=disliked,
+            filter_already_liked_items=filter_already_liked_items,
+            filter_items=filter_items,
+            items=items,
+            unknown=unknown,
+        )
+        (answer,) = answers.recommend([query])
+        return self.catalogue_.ids[answer.columns], answer.scores
 
     def explain(
         self,
@@ -549,86 +569,87 @@ class ImplicitCFNADE:
         disliked: Mapping[Any, float] | Iterable[Any] | None = None,
         unknown: Unknown = "raise",
     ) -> Explanation:
-        """Tell what each entry of a history does for an item: exactly, by leaving it out.
+        """Compute what each entry of a history does for an item, by leaving it out.
 
-        Where `implicit` has `explain(userid, user_items, itemid)`, pass `user_items[userid]`.
+        For `explain(userid, user_items, itemid)` of `implicit`, pass `user_items[userid]`.
 
         Args:
             history: As in `recommend_for`.
             itemid: The item to explain, recommended or not.
             disliked: As in `recommend_for`.
-            unknown: What to do about items of the history that the model does not know.
+            unknown: What to do about unknown items in the history.
 
         Returns:
-            The item's probability, and the signed effects of all entries, largest first.
+            The item's score and probability, and the signed effects of all entries, largest first.
 
         Raises:
-            DataError: As `recommend_for`, and if the item to explain is not known.
+            DataError: As `recommend_for`, and if the item to explain is unknown.
         """
         answers = self._fitted()
-        return answers.explain(answers.evidence(history, disliked, unknown), itemid)
+        return answers.explain(answers.query(history, disliked=disliked, unknown=unknown), itemid)
 
     def probability(
-        self, history: History, items: Iterable[Any] | None = None, *, unknown: Unknown = "raise"
+        self,
+        history: History,
+        items: Iterable[Any] | None = None,
+        *,
+        disliked: Mapping[Any, float] | Iterable[Any] | None = None,
+        unknown: Unknown = "raise",
     ) -> NDArray[np.float64]:
-        """Probability that items are among what this user has besides the history.
+        """Calibrated probability that items are among those this user has besides the history.
 
-        Exactly: take a user, hold out a part of their items at random (`validation_share`, a
-        tenth by default; `validation_by` says which), and give the rest as the history. The value
-        is the probability that an item not in the history is one of those held out. So it refers
-        to as many further items as were held out, a ninth of the history by default, and it is
-        small: over all items it adds up to about that number. How likely an item is among the
-        next n, with n other than that, it does not tell, nor when; for what comes later in time,
-        `calibrate` on such data.
+        Precisely: hold out a random part of a user's items (`validation_share`, a tenth by
+        default; `validation_by` says how) and use the rest as the history. The value is the
+        probability that an item not in the history was held out. It refers to as many items as
+        were held out, a ninth of the history by default, so it is small: over all items it sums
+        to about that number. For another event, such as next week's items, use `calibrate`.
 
-        It comes from a curve fitted on the part that was held out to stop early, and it rises
-        with the score: items are in the order of `recommend`. If the model was trained again on
-        all pairs after that, the curve is the one of before. Histories shorter or longer than any
-        it was fitted on count as the shortest or longest of them.
+        It comes from a curve fitted on the part held out for early stopping. The curve rises with
+        the score, so the order is that of `recommend`. A refit on all data keeps the curve.
+        Histories outside the range of lengths it was fitted on count as the nearest length.
 
         Args:
             history: As in `recommend_for`.
-            items: Ids of the items asked about; None asks about all, in the catalogue's order.
-            unknown: What to do about items that the model does not know: those of the history
-                as in `recommend_for`; those asked about must be known.
+            items: Ids of the items; None for all, in the order of the catalogue.
+            disliked: As in `recommend_for`. The curve was fitted on histories without dislikes.
+            unknown: What to do about unknown items in the history; `items` must be known.
 
         Returns:
             (n_asked,), in (0, 1); NaN for items in the history, which cannot be held out.
 
         Raises:
             ConfigError: If the model has no calibrator.
-            DataError: As `recommend_for`, and if an item asked about is not known.
+            DataError: As `recommend_for`, and if an item of `items` is unknown.
         """
         answers = self._fitted()
         if self.calibrator_ is None:
             raise ConfigError(
                 "this model has no calibrated probabilities: nothing was held out when it was "
-                "fitted, or it has learnt more since; call calibrate(histories, held_out), or fit "
-                "with validation_share above 0"
+                "fitted, or it was trained further since; call calibrate(histories, held_out), or "
+                "fit with validation_share above 0"
             )
-        columns = None
-        if items is not None:
-            columns = np.array(self.catalogue_.columns(list(items)), dtype=np.int64)
-        counts = answers.evidence(history, None, unknown).counts
-        return answers.probability(counts, self.calibrator_, columns)
+        columns = None if items is None else self.catalogue_.columns(list(items))
+        query = answers.query(history, disliked=disliked, unknown=unknown)
+        found = answers.probability(query)
+        return found if columns is None else found[columns]
 
     def calibrate(self, histories: Any, held_out: Any) -> ImplicitCFNADE:
-        """Fit what `probability` gives on data of your own, in place of what `fit` held out.
+        """Fit the probabilities on data of your own, instead of the part that `fit` held out.
 
         The value is then the probability that an item not in the history is among those held
-        out here: what came in the week after the histories, for example. Scores do not change.
+        out here: those of the following week, for example. Scores do not change.
 
         Args:
             histories: Counts, sparse, (n_users, n_items).
             held_out: Further counts of the same users that the model was not trained on, sparse,
-                (n_users, n_items), disjoint from the histories. Users without any count as well:
-                give everybody of whom it is known what they did.
+                (n_users, n_items), disjoint from the histories. Include users without any: their
+                empty rows count.
 
         Returns:
             Itself.
 
         Raises:
-            DataError: If the two do not belong together, or nothing is held out.
+            DataError: If the two do not match, or nothing is held out.
         """
         scorer = self._fitted().scorer
         histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
@@ -640,7 +661,7 @@ class ImplicitCFNADE:
         self.calibrator_ = calibrate(scorer, histories, held_out)
         return self
 
-    # What is alike -----------------------------------------------------------------------------
+    # Similarity --------------------------------------------------------------------------------
 
     def similar_items(
         self,
@@ -656,29 +677,35 @@ class ImplicitCFNADE:
         """Find the items that are recommended to the same people.
 
         Args:
-            itemid: An item id, or a list or array of them; it must be known.
-            N: Items to find, the item itself included, which comes first.
-            recalculate_item: Taken because `implicit` has it; changes nothing.
+            itemid: A known item id, or a list or array of them.
+            N: Most items to find, including the item itself, which comes first.
+            recalculate_item: For compatibility with `implicit`; has no effect.
             item_users: Likewise.
-            filter_items: Never to give, as in `recommend`; for each id where there are many.
-            items: To choose from, likewise.
-            unknown: What to do about ids in the filters that the model does not know.
+            filter_items: Items to leave out, as in `recommend`, for all ids or for each.
+            items: Items to choose from, likewise.
+            unknown: What to do about unknown ids in the filters.
 
         Returns:
             Item ids and similarities, best first: (n,) each for one id, (n_ids, n) for many, as
             in `recommend`. A similarity is a cosine, 1 for the item itself.
 
         Raises:
-            DataError: If an id is not known.
+            DataError: If an id is unknown.
         """
         answers, n = self._fitted(), _at_least_one(N)
         if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
             itemid = itemid.item()
         is_single = not isinstance(itemid, (list, np.ndarray))
         columns = self.catalogue_.columns([itemid] if is_single else itemid)
-        candidates = answers.candidates(len(columns), items, filter_items, unknown)
-        found = answers.similar_items(np.array(columns, dtype=np.int64), n, candidates)
-        return found[0] if is_single else stack(found, self.catalogue_.ids, n)
+        filters = answers.filters(len(columns), items, filter_items, unknown)
+        ids = self.catalogue_.ids
+        found = [
+            (ids[places], similarities)
+            for places, similarities in answers.similar_items(
+                np.array(columns, dtype=np.int64), n, *filters
+            )
+        ]
+        return found[0] if is_single else stack(found, ids, n)
 
     def similar_users(
         self,
@@ -688,24 +715,24 @@ class ImplicitCFNADE:
         *,
         unknown: Unknown = "raise",
     ) -> Ranked:
-        """Find the users whose histories say most nearly the same.
+        """Find the users with the most similar histories.
 
-        There is no table of users, so the caller gives the histories to search.
+        There is no table of users, so the caller passes the histories to search.
 
         Args:
-            history: Of the one asked about as in `recommend_for`; or of many, counts, sparse,
+            history: One history as in `recommend_for`, or several: counts, sparse,
                 (n_asked, n_items) with n_asked other than 1.
-            user_items: Counts of the users to search, sparse, (n_users, n_items). One who is
-                asked about and among them is found first.
-            N: Users to find.
-            unknown: What to do about items of the history that the model does not know.
+            user_items: Counts of the users to search, sparse, (n_users, n_items). A user who has
+                the same history comes first.
+            N: Most users to find.
+            unknown: What to do about unknown items in the history.
 
         Returns:
             Rows of `user_items` and similarities, best first: (n,) each for one history,
             (n_asked, n) for many. A similarity is a cosine between hidden layers.
 
         Raises:
-            DataError: If the shapes do not fit or an item is not known.
+            DataError: If a shape is wrong or an item is unknown.
         """
         answers = self._fitted()
         is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
@@ -716,11 +743,18 @@ class ImplicitCFNADE:
         found = answers.similar_users(asked, as_count_matrix(user_items), _at_least_one(N))
         return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
 
+    @property
+    def answers_(self) -> Answers:
+        """Answers queries in batches, with scores and probabilities: for services and jobs."""
+        return self._fitted()
+
     def _fitted(self) -> Answers:
         if not hasattr(self, "_answers"):
             raise ConfigError(
                 f"this {type(self).__name__} is not fitted yet; call fit(counts) or load(folder)"
             )
+        if self._answers.calibrator is not self.calibrator_:  # fitted or dropped since
+            self._answers = replace(self._answers, calibrator=self.calibrator_)
         return self._answers
 
     # Files -------------------------------------------------------------------------------------
@@ -802,5 +836,5 @@ def _calibrator(saved: dict[str, Any] | None, folder: str | Path) -> Calibrator 
 
 def _at_least_one(n: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ConfigError(f"ask for a whole number of items, at least 1; got {n!r}")
+        raise ConfigError(f"the number of items must be a whole number of at least 1, got {n!r}")
     return int(n)

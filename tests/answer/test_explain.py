@@ -1,21 +1,27 @@
+"""An effect equals the difference to the answer without the entry."""
+
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
-from cfnade import DataError
-from tests.networks import random_model
+from cfnade import DataError, hold_out
+from cfnade.answer.explain import logits_without_each
+from cfnade.model.inference import ACTIVATIONS, NumpyNetwork
+from tests.networks import random_counts, random_model, random_numpy_network
 
 HISTORY = {"i3": 5, "i0": 1, "i7": 2, "i12": 9}
+N_ITEMS, ITEM = 12, 5
 
 
-def logit_and_probability(model, history, item, disliked=None):
-    ids, probabilities = model.recommend_for(
+def score_of(model, history, item, disliked=None):
+    ids, scores = model.recommend_for(
         history, n=20, disliked=disliked, filter_already_liked_items=False
     )
-    probability = float(probabilities[ids.tolist().index(item)])
-    return np.log(probability / (1 - probability)), probability
+    return float(scores[ids.tolist().index(item)])
 
 
 @pytest.mark.parametrize(
@@ -23,29 +29,43 @@ def logit_and_probability(model, history, item, disliked=None):
 )
 def test_effects_equal_really_leaving_the_entry_out(settings):
     model = random_model(**settings)
+    model.calibrate(*hold_out(random_counts(), share=0.3, rng=0))
     disliked = {"i5": 8.0, "i9": 2.0}
     explanation = model.explain(HISTORY, "i15", disliked=disliked)
-    logit, probability = logit_and_probability(model, HISTORY, "i15", disliked)
+    score = score_of(model, HISTORY, "i15", disliked)
+    (probability,) = model.probability(HISTORY, ["i15"], disliked=disliked)
     assert explanation.item == "i15"
+    assert explanation.score == pytest.approx(score, abs=1e-5)
     assert explanation.probability == pytest.approx(probability, abs=1e-6)
-    assert explanation.logit == pytest.approx(logit, abs=1e-4)
     assert {e.item for e in explanation.effects if e.is_liked} == set(HISTORY)
     assert {e.item for e in explanation.effects if not e.is_liked} == set(disliked)
     for effect in explanation.effects:
         less = {k: v for k, v in HISTORY.items() if k != effect.item}
         fewer = {k: v for k, v in disliked.items() if k != effect.item}
-        without = logit_and_probability(model, less, "i15", fewer)
-        assert effect.logit == pytest.approx(logit - without[0], abs=1e-4)
-        assert effect.probability == pytest.approx(probability - without[1], abs=1e-5)
+        without = score_of(model, less, "i15", fewer)
+        assert effect.score == pytest.approx(score - without, abs=1e-5)
+        (without,) = model.probability(less, ["i15"], disliked=fewer)
+        assert effect.probability == pytest.approx(probability - without, abs=1e-6)
+
+
+def test_there_is_no_probability_without_a_calibrator_or_for_an_item_of_the_history():
+    model = random_model()
+    explanation = model.explain(HISTORY, "i15")
+    assert explanation.probability is None
+    assert {effect.probability for effect in explanation.effects} == {None}
+    model.calibrate(*hold_out(random_counts(), share=0.3, rng=0))
+    explanation = model.explain(HISTORY, "i3")
+    assert explanation.probability is None
+    assert {effect.probability for effect in explanation.effects} == {None}
 
 
 def test_the_largest_effects_come_first_and_because_has_the_likes_that_speak_for_it():
     model = random_model()
     for item in ("i1", "i2", "i15"):
         explanation = model.explain(HISTORY, item, disliked=["i5"])
-        sizes = [abs(effect.logit) for effect in explanation.effects]
+        sizes = [abs(effect.score) for effect in explanation.effects]
         assert sizes == sorted(sizes, reverse=True)
-        for_it = [e for e in explanation.effects if e.is_liked and e.logit > 0]
+        for_it = [e for e in explanation.effects if e.is_liked and e.score > 0]
         assert list(explanation.because(2)) == for_it[:2]
 
 
@@ -80,3 +100,66 @@ def test_an_unknown_item_is_told_and_one_of_the_history_can_be_ignored():
         model.explain({**HISTORY, "x": 1}, "i15")
     ignored = model.explain({**HISTORY, "x": 1}, "i15", disliked=["y"], unknown="ignore")
     assert ignored == model.explain(HISTORY, "i15")
+
+
+def row(values: dict[int, float]) -> csr_array:
+    columns = sorted(values)
+    return csr_array(([values[c] for c in columns], columns, [0, len(columns)]), (1, N_ITEMS))
+
+
+def without(values: dict[int, float], left_out: int) -> csr_array:
+    return row({item: value for item, value in values.items() if item != left_out})
+
+
+def check(network: NumpyNetwork, liked: dict[int, float], disliked: dict[int, float]) -> None:
+    dislikes = row(disliked) if disliked else None
+    found = logits_without_each(network, row(liked), np.array([ITEM]), dislikes)[:, 0]
+    expected = [
+        network.logits(row(liked), dislikes)[0, ITEM],
+        *(network.logits(without(liked, j), dislikes)[0, ITEM] for j in sorted(liked)),
+        *(network.logits(row(liked), without(disliked, j))[0, ITEM] for j in sorted(disliked)),
+    ]
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("activation", "n_layers", "input_scale", "n_neighbours"),
+    list(product(ACTIVATIONS, [1, 3], ["none", "alpha", "history"], [0, 4])),
+)
+def test_subtracting_a_term_equals_really_leaving_it_out(
+    activation, n_layers, input_scale, n_neighbours
+):
+    network = random_numpy_network(
+        N_ITEMS,
+        activation=activation,
+        n_layers=n_layers,
+        input_scale=input_scale,
+        n_neighbours=n_neighbours,
+    )
+    liked = {0: 0.1, 3: 1.0, 5: 0.5, 7: 0.33, 11: 0.9}  # the item asked for is among them
+    check(network, liked, {})
+    check(network, liked, {2: 31.0, 6: 1.0, 9: 4.0})
+
+
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+@pytest.mark.parametrize("liked", [{}, {3: 0.4}, {3: 0.4, 5: 0.01}])
+def test_short_histories_are_left_out_exactly_too(input_scale, liked):
+    check(random_numpy_network(N_ITEMS, input_scale=input_scale), liked, {})
+    check(random_numpy_network(N_ITEMS, input_scale=input_scale), liked, {2: 7.0})
+
+
+def test_one_strong_item_among_many_weak_ones_loses_no_digits():
+    network = random_numpy_network(N_ITEMS, alpha=300.0, input_scale="history")
+    check(network, {j: 1.0 if j == 4 else 1e-3 for j in range(N_ITEMS)}, {})
+
+
+@pytest.mark.parametrize("n_neighbours", [0, 4])
+def test_many_items_at_once_are_the_same_as_one_after_the_other(n_neighbours):
+    network = random_numpy_network(n_items=N_ITEMS, n_neighbours=n_neighbours)
+    liked, disliked = row({0: 0.4, 3: 1.0, 7: 0.2}), row({1: 5.0, 9: 2.0})
+    items = np.array([5, 0, 11, 9])
+    together = logits_without_each(network, liked, items, disliked)
+    assert together.shape == (1 + 3 + 2, 4)
+    for place, item in enumerate(items):
+        alone = logits_without_each(network, liked, np.array([item]), disliked)
+        np.testing.assert_allclose(together[:, [place]], alone, rtol=1e-6, atol=1e-6)

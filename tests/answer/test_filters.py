@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
-from cfnade.answer.filters import Candidates, ItemSets, item_sets
+from cfnade.answer.filters import ItemSets, item_sets, rule_out
 from cfnade.data.catalogue import Catalogue
 from cfnade.errors import DataError
 
@@ -14,23 +14,11 @@ MASK = np.array([[True, False, False, True], [False, False, True, False]])
 
 def sets(items, n_users=2, **options) -> list[set[int]]:
     read = item_sets(items, LETTERS, n_users, name="items", **options)
-    return columns_of(read, n_users, len(LETTERS))
+    return columns_of(read, n_users)
 
 
-def columns_of(read: ItemSets, n_users: int, n_items: int) -> list[set[int]]:
-    is_in = np.zeros((n_users, n_items), dtype=bool)
-    is_in[read.places(slice(0, n_users))] = True
-    for user in range(n_users):  # one at a time it is the same
-        alone = np.zeros((1, n_items), dtype=bool)
-        alone[read.places(slice(user, user + 1))] = True
-        assert (alone[0] == is_in[user]).all()
-    return [set(np.flatnonzero(row).tolist()) for row in is_in]
-
-
-def allowed(candidates: Candidates, users: slice) -> list[list[bool]]:
-    scores = np.zeros((users.stop - users.start, len(LETTERS)))
-    candidates.rule_out(scores, users)
-    return np.isfinite(scores).tolist()
+def columns_of(read: ItemSets, n_users: int) -> list[set[int]]:
+    return [set(read.of(user).tolist()) for user in range(n_users)]
 
 
 def test_ids_are_meant_for_all_users():
@@ -61,7 +49,7 @@ def test_a_list_of_collections_has_one_for_each_user():
 def test_ids_that_are_tuples_are_no_collections():
     pairs = Catalogue(np.fromiter([("s", 1), ("s", 2)], dtype=object, count=2))
     read = item_sets([("s", 2)], pairs, 2, name="items")
-    assert columns_of(read, 2, 2) == [{1}, {1}]
+    assert columns_of(read, 2) == [{1}, {1}]
 
 
 def test_a_mask_is_meant_for_all_or_for_each():
@@ -95,12 +83,20 @@ def test_strangers_in_a_filter_can_be_ignored():
     assert sets([["a", "x"], ["x"]], unknown="ignore") == [{0}, set()]
 
 
-def test_candidates_are_what_is_allowed_less_what_is_left_out():
-    items = item_sets(["a", "b", "c"], LETTERS, 2, name="items")
-    seen = ItemSets.of_rows(csr_array(MASK))
-    both = Candidates(items, [seen, item_sets(["b"], LETTERS, 2, name="filter_items")])
-    first, second = [False, False, True, False], [True, False, False, False]
-    assert allowed(both, slice(0, 2)) == [first, second]
-    assert allowed(both, slice(1, 2)) == [second]
-    assert allowed(Candidates(None, [seen]), slice(1, 2)) == [[True, True, False, True]]
-    assert allowed(Candidates(None, []), slice(0, 1)) == [[True] * 4]
+@pytest.mark.parametrize(
+    ("only", "never", "left"),
+    [
+        (None, [], [0, 1, 2, 3]),
+        (None, [[2]], [0, 1, 3]),
+        ([0, 1, 2], [[0, 3], [1]], [2]),
+        ([0, 1, 2, 0], [[2], [2]], [0, 1]),
+        ([], [[1]], []),
+    ],
+)
+def test_only_allowed_items_that_are_not_excluded_keep_their_scores(only, never, left):
+    scores = np.array([0.5, -1.0, 2.0, 0.0])
+    before = scores.copy()
+    chosen = None if only is None else np.array(only, dtype=int)
+    rule_out(scores, chosen, *(np.array(columns) for columns in never))
+    assert np.flatnonzero(np.isfinite(scores)).tolist() == left
+    assert (scores[left] == before[left]).all()

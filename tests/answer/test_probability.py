@@ -258,7 +258,7 @@ def test_a_saved_model_keeps_it_and_one_saved_without_has_none(model, counts, tm
 
 def test_a_calibrator_that_is_none_is_refused_with_the_model(model, tmp_path):
     model.save(tmp_path / "model", calibrator={"slope": 1.0})
-    with pytest.raises(ArtifactError, match="the calibrator does not have the fields"):
+    with pytest.raises(ArtifactError, match="the calibrator has missing or unknown fields"):
         ImplicitCFNADE.load(tmp_path / "model")
 
 
@@ -271,5 +271,5 @@ def test_more_data_drops_it_unless_known_items_stay_as_they_are(counts):
     assert fitted().partial_fit(wider, n_epochs=1, train="new").calibrator_ == before
     assert fitted().partial_fit(wider, n_epochs=0).calibrator_ == before
     more = fitted().partial_fit(counts, n_epochs=1)
-    with pytest.raises(ConfigError, match="it has learnt more since"):
+    with pytest.raises(ConfigError, match="it was trained further since"):
         more.probability({0: 1})

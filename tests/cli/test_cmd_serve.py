@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_is_told(capsys):
     [
         (["--port", "70000"], "--port must be from 0 to 65535"),
         (["--watch", "-1"], "--watch must be at least 0 seconds"),
-        (["--api-key-file", "nowhere"], "the API key in nowhere cannot be read"),
+        (["--api-key-file", "nowhere"], "cannot read the API key in nowhere"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
     ],
 )
@@ -69,7 +69,7 @@ def test_wrong_options_end_in_one_line_and_exit_code_2(options, message, capsys)
 def test_an_empty_key_file_is_refused_not_taken_for_no_key(tmp_path, capsys):
     (tmp_path / "key").write_text("\n")
     assert run(["serve", str(KEPT), "--api-key-file", str(tmp_path / "key")]) == 2
-    assert "the API key must be some ASCII text" in line_of(capsys)
+    assert "the API key must be non-empty ASCII text" in line_of(capsys)
 
 
 @pytest.mark.usefixtures("extra")

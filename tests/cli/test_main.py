@@ -127,18 +127,19 @@ def test_recommend_takes_a_history_by_id(model, capsys):
     assert found[0]["item"] in capsys.readouterr().out
 
 
-def test_recommend_tells_calibrated_probabilities_when_asked(model, capsys):
-    arguments = ["recommend", str(model), "i0=5", "i2", "-n", "20", "--probability"]
+def test_recommend_gives_scores_and_calibrated_probabilities(model, capsys):
+    arguments = ["recommend", str(model), "i0=5", "i2", "-n", "20"]
     assert run([*arguments, "--include-seen", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)["recommendations"]
-    told = {entry["item"]: entry["calibrated"] for entry in found}
-    assert told["i0"] is None and told["i2"] is None
-    values = [value for value in told.values() if value is not None]
+    probability = {entry["item"]: entry["probability"] for entry in found}
+    assert probability["i0"] is None and probability["i2"] is None
+    values = [value for value in probability.values() if value is not None]
     assert len(values) == 18 and values == sorted(values, reverse=True)
-    assert run(arguments) == 0
-    assert "probability" in capsys.readouterr().out
-    assert run([*arguments, "--dislike", "i3"]) == 2
-    assert "never fitted with dislikes" in last_error(capsys)
+    scores = [entry["score"] for entry in found]
+    assert scores == sorted(scores, reverse=True)
+    assert run([*arguments, "--dislike", "i3"]) == 0
+    shown = capsys.readouterr().out
+    assert "probability" in shown and "score" not in shown
 
 
 def test_evaluate_judges_the_probabilities(events, capsys):
@@ -188,7 +189,7 @@ def test_recommend_tells_because_of_what(model, capsys):
     arguments = ["recommend", str(model), "i0=5", "i2", "i3", "-n", "3", "--explain"]
     found = recommended(capsys, *arguments[1:])
     for entry in found:
-        assert all(e["liked"] and e["logit"] > 0 for e in entry["because"])
+        assert all(e["liked"] and e["score"] > 0 for e in entry["because"])
         assert {e["item"] for e in entry["because"]} <= {"i0", "i2", "i3"}
     assert any(entry["because"] for entry in found)
     assert run(arguments) == 0
@@ -202,7 +203,7 @@ def test_recommend_for_all_users_writes_what_it_would_say_to_each(model, events,
     told = json.loads(capsys.readouterr().out)
     table = pd.read_parquet(out)
     assert told == {"file": str(out), "n_users": 60, "n_recommendations": len(table)}
-    assert list(table.columns) == ["user_id", "item_id", "rank", "probability"]
+    assert list(table.columns) == ["user_id", "item_id", "rank", "score", "probability"]
     assert table["user_id"].nunique() == 60 and not (table["item_id"] == "i1").any()
     assert [path.name for path in out.parent.iterdir()] == ["all.parquet"]
     alone = recommended(capsys, *arguments[1:], "--user", "3")
@@ -428,7 +429,7 @@ def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
 
 def test_an_empty_recommendation_says_why(model, capsys):
     assert run(["recommend", str(model), "i0=5", "--only", "i0"]) == 0
-    assert "(--include-seen)" in capsys.readouterr().err
+    assert "(see --include-seen)" in capsys.readouterr().err
     assert run(["recommend", str(model), "i0=5", "--only", "i0", "--include-seen"]) == 0
     assert capsys.readouterr().err == ""
 

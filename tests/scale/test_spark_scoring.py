@@ -13,7 +13,7 @@ from cfnade.data.ingest import read_interactions
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.prepared import Prepared
-from cfnade.scale.spark_scoring import Asked, score, score_prepared
+from cfnade.scale.spark_scoring import ScoringOptions, score, score_prepared
 from tests.scale.cluster import Cluster
 from tests.scale.processes import start
 
@@ -31,28 +31,29 @@ def model(plays, tmp_path_factory):
 
 
 def rows_of(path):
-    """Recommendations by user: item ids in their order, and probabilities."""
+    """Recommendations by user: item ids in their order, scores and probabilities."""
     import pandas as pd
 
     frame = pd.read_parquet(path).sort_values(["user_id", "rank"])
     groups = frame.groupby("user_id")
     assert all(group["rank"].tolist() == list(range(1, len(group) + 1)) for _, group in groups)
-    return {user: (g["item_id"].tolist(), g["probability"].to_numpy()) for user, g in groups}
+    values = ["score", "probability"]
+    return {user: (g["item_id"].tolist(), g[values].to_numpy(float)) for user, g in groups}
 
 
 def alone(model, plays, path, n=10, **filters):
     """What one machine writes."""
     loaded, table = ImplicitCFNADE.load(model), read_interactions(plays)
     histories = loaded.catalogue_.align(table, unknown="ignore")
-    write_recommendations(loaded, histories, table.user_ids, path, n, **filters)
+    write_recommendations(loaded.answers_, histories, table.user_ids, path, n, **filters)
     return rows_of(path)
 
 
 def assert_same(found, expected):
     assert found.keys() == expected.keys()
-    for user, (items, probabilities) in expected.items():
+    for user, (items, values) in expected.items():
         assert found[user][0] == items
-        np.testing.assert_allclose(found[user][1], probabilities, rtol=1e-5)
+        np.testing.assert_allclose(found[user][1], values, rtol=1e-5)
 
 
 def test_the_cluster_recommends_what_one_machine_does_to_the_last_id(spark, model, plays, tmp_path):
@@ -73,7 +74,7 @@ def test_filters_mean_the_same(spark, model, plays, tmp_path):
     known = set(ImplicitCFNADE.load(model).catalogue_.ids.tolist())
     filters["items"] = [item for item in filters["items"] if item in known]
     frame = spark.read.parquet(str(plays))
-    score(frame, model, tmp_path / "out", Asked(3, **filters), partitions=2)
+    score(frame, model, tmp_path / "out", ScoringOptions(3, **filters), partitions=2)
     expected = alone(model, plays, tmp_path / "alone.parquet", n=3, **filters)
     assert_same(rows_of(tmp_path / "out"), expected)
 
@@ -153,9 +154,11 @@ def test_only_recommendations_are_replaced_and_a_failed_job_can_be_tried_again(
     before = rows_of(out)
     with pytest.raises(Exception, match="nothing of the kind"):
         # The model lacks this item, which only the tasks find out.
-        score_prepared(spark, prepared, model, out, Asked(3, filter_items=["nothing of the kind"]))
+        score_prepared(
+            spark, prepared, model, out, ScoringOptions(3, filter_items=["nothing of the kind"])
+        )
     assert_same(rows_of(out), before)
-    score_prepared(spark, prepared, model, out, Asked(3))
+    score_prepared(spark, prepared, model, out, ScoringOptions(3))
     assert {len(items) for items, _ in rows_of(out).values()} == {3}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

@@ -119,7 +119,7 @@ def is_up(service: Running) -> bool:
     return False
 
 
-def wait_for(look: Any, process: subprocess.Popen[str] | None = None, seconds: float = 30) -> Any:
+def wait_for(look: Any, process: subprocess.Popen[str] | None = None, seconds: float = 60) -> Any:
     """Look until there is something to see."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -64,7 +64,7 @@ def test_the_old_model_put_back_is_no_longer_refused(source, folder):
     old = folder.rename(folder.parent / "old")
     shutil.copytree(old, folder)
     (folder / "items.json").write_text("damaged")
-    assert not source.check() and "changed in place" not in source.refused
+    assert not source.check() and "overwritten" not in source.refused
     assert source.refused.endswith("rename that into place, never copy over it")
     shutil.rmtree(folder)
     old.rename(folder)
@@ -74,7 +74,7 @@ def test_the_old_model_put_back_is_no_longer_refused(source, folder):
 def test_a_file_changed_in_place_is_refused_with_what_to_do_instead(source, folder):
     (folder / "items.json").write_text("damaged")  # the one file that is not mapped
     assert not source.check()
-    assert "changed in place" in source.refused
+    assert "overwritten" in source.refused
     assert source.refused.endswith("rename that into place, never copy over it")
 
 
@@ -105,7 +105,7 @@ def test_a_model_that_does_not_answer_well_is_refused(source, folder, monkeypatc
     assert not source.check()
     monkeypatch.setattr(loading.LoadedModel, "search", property(real))
     assert source.current.n_items == 12
-    assert source.check(is_asked_for=True)
+    assert source.check(is_forced=True)
 
 
 def test_a_forged_model_with_huge_weights_does_not_take_over(source, folder):
@@ -121,7 +121,7 @@ def test_a_forged_model_with_huge_weights_does_not_take_over(source, folder):
 def test_a_folder_that_is_gone_is_no_news(source, folder):
     shutil.rmtree(folder)
     assert not source.check() and source.refused is None
-    assert not source.check(is_asked_for=True)
+    assert not source.check(is_forced=True)
     assert "there is no model" in source.refused
 
 
@@ -133,7 +133,7 @@ def test_no_model_to_begin_with_is_an_error(tmp_path):
 def test_a_folder_that_keeps_changing_is_told(folder, monkeypatch):
     counter = iter(range(100))
     monkeypatch.setattr(loading, "stamp_of", lambda folder: ((next(counter), 0, 0),))
-    with pytest.raises(ArtifactError, match="changed while it was read"):
+    with pytest.raises(ArtifactError, match="changed while it was loaded"):
         loading.load(folder)
 
 

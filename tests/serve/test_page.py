@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import statistics
+import socket
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
+from cfnade import ImplicitCFNADE, hold_out
 from tests.serve.running import KEPT, running
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = [
@@ -20,6 +24,7 @@ QUIET = [
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+MOST_MS = 30_000  # of any wait: a loaded machine is slow, and passing does not take longer
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +33,7 @@ def browser():
     if path is None:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed; make test-browser")
     with playwright.sync_playwright() as driver:
+        expect.set_options(timeout=MOST_MS)
         browser = driver.chromium.launch(executable_path=path, args=QUIET)
         yield browser
         browser.close()
@@ -46,27 +52,19 @@ class Page:
         return self.page.locator("#entries .name").all_inner_texts()
 
     def value(self, place):
-        shown = self.page.locator("#list .value").nth(place).inner_text()
-        return float(shown.removesuffix(" %"))
+        return self.page.locator("#list .value").nth(place).inner_text()
 
     def answered(self, act):
         """Do something, and wait until the answer to it is on the screen."""
-        before = int(self.page.evaluate("document.body.dataset.answers ?? 0"))
+        body = self.page.locator("body")
+        before = body.get_attribute("data-answers") or ""
         act()
-        self.wait_for(f"Number(document.body.dataset.answers) > {before}")
-
-    def wait_for(self, expression):
-        """Wait from outside: the page's own rules forbid to evaluate text in it."""
-        for _ in range(1000):
-            if self.page.evaluate(expression):
-                return
-            self.page.wait_for_timeout(10)
-        raise AssertionError(f"waited in vain for {expression}")
+        expect(body).not_to_have_attribute("data-answers", before)
 
     def add(self, words):
         self.page.fill("#search", words)
         option = self.page.locator("#found [role=option]").first
-        playwright.expect(option).to_contain_text(words)
+        expect(option).to_contain_text(words)
         self.answered(option.click)
 
 
@@ -79,7 +77,7 @@ def open_page(browser, service):
         context = browser.new_context(viewport=viewport, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(MOST_MS)
         if not is_faulty:
             page.on("console", lambda m: m.type == "error" and faults.append(m.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -88,9 +86,8 @@ def open_page(browser, service):
             lambda r: r.url.startswith(url.split("#")[0]) or faults.append(f"asked {r.url}"),
         )
         page.goto(url)
-        opened = Page(page)
-        opened.wait_for("Number(document.body.dataset.answers) > 0 || !notice.hidden")
-        return opened
+        expect(page.locator("body[data-answers], #notice:visible").first).to_be_attached()
+        return Page(page)
 
     yield open_page
     for context in contexts:
@@ -139,15 +136,18 @@ def test_reasons_tell_their_exact_effect_on_hover_and_on_tap(open_page, service)
     assert chip.inner_text() == best["because"][0]["name"]
     chip.hover()
     tip = page.page.locator("#tip")
-    playwright.expect(tip).to_be_visible()
-    points = 100 * best["because"][0]["probability"]
-    assert tip.inner_text().startswith(f"+{points:.1f} points")
+    expect(tip).to_be_visible()
+    effect, score = best["because"][0]["score"], best["score"]
+    expect(tip).to_contain_text(f"+{effect:.3f}")
+    values = f"{score:.3f} with Film número 0, {score - effect:.3f} without."
+    values = values.replace("-", "\N{MINUS SIGN}")
+    expect(tip).to_contain_text(f"The score of {best['name']} is {values}")
     page.page.mouse.move(0, 0)
-    playwright.expect(tip).to_be_hidden()
+    expect(tip).to_be_hidden()
 
     phone = open_page(page.page.url, viewport=PHONE, has_touch=True)
     phone.page.locator(".because .chip").first.tap()
-    playwright.expect(phone.page.locator("#tip")).to_be_visible()
+    expect(phone.page.locator("#tip")).to_be_visible()
 
 
 def test_a_similar_item_can_be_followed(open_page, service):
@@ -155,7 +155,7 @@ def test_a_similar_item_can_be_followed(open_page, service):
     page.add("Film número 0")
     page.page.locator("#list .row").first.click()
     detail = page.page.locator(".detail")
-    playwright.expect(detail.locator(".effects li")).to_have_count(1)
+    expect(detail.locator(".effects li")).to_have_count(1)
     similar = detail.locator(".chip.similar").first
     name, item = similar.inner_text(), similar.get_attribute("data-item")
     opened = page.page.locator("#list > li").first.get_attribute("data-id")
@@ -181,7 +181,7 @@ def test_a_link_restores_the_same_state_and_back_goes_back(open_page):
 
 def test_items_of_a_link_that_the_model_does_not_know_are_told(open_page, service):
     page = open_page(f"{service.url}/#h=1*film-0&h=1*gone")
-    playwright.expect(page.page.locator("#notice")).to_contain_text("1 item of this link is not in")
+    expect(page.page.locator("#notice")).to_contain_text("1 item of this link is not in")
     assert page.history() == ["Film número 0"] and len(page.items()) == 10
 
 
@@ -189,10 +189,10 @@ def test_the_search_is_used_with_the_keyboard_alone(open_page):
     page = open_page()
     page.page.keyboard.press("/")
     field = page.page.locator("#search")
-    playwright.expect(field).to_be_focused()
+    expect(field).to_be_focused()
     page.page.keyboard.type("numero 1")  # 1, 10 and 11
     options = page.page.locator("#found [role=option]")
-    playwright.expect(options).to_have_count(3)
+    expect(options).to_have_count(3)
     assert field.get_attribute("aria-expanded") == "true"
     page.page.keyboard.press("ArrowDown")
     active = field.get_attribute("aria-activedescendant")
@@ -202,12 +202,12 @@ def test_the_search_is_used_with_the_keyboard_alone(open_page):
     assert chosen.startswith(page.history()[0])
     page.page.keyboard.type("no such film")
     told = page.page.locator("#none-found")
-    playwright.expect(told).to_contain_text("No item is called")
+    expect(told).to_contain_text("No item is called")
     assert told.get_attribute("role") == "status"  # it is no option: it is read out
     assert page.page.locator("#found > :not([role=option])").count() == 0
-    playwright.expect(page.page.locator("#found")).to_be_hidden()
+    expect(page.page.locator("#found")).to_be_hidden()
     page.page.keyboard.press("Escape")
-    playwright.expect(told).to_be_hidden()
+    expect(told).to_be_hidden()
 
 
 def test_dark_mode_by_the_system_and_by_the_button(open_page):
@@ -229,7 +229,7 @@ def test_text_stands_out_from_its_ground(open_page, scheme):
     page = open_page(color_scheme=scheme)
     page.add("Film número 0")
     page.page.locator("#list .row").first.click()
-    playwright.expect(page.page.locator(".chip.similar").first).to_be_visible()
+    expect(page.page.locator(".chip.similar").first).to_be_visible()
     for selector in [
         "h1",
         "#model",
@@ -264,7 +264,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page):
     page = open_page(viewport=PHONE, has_touch=True)
     page.add("Film número 0")
     page.page.locator("#list .row").first.tap()
-    playwright.expect(page.page.locator(".chip.similar").first).to_be_visible()
+    expect(page.page.locator(".chip.similar").first).to_be_visible()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     history, below = (page.page.locator(s).bounding_box() for s in ("section.history", "#next"))
     assert below["y"] >= history["y"] + history["height"]
@@ -281,8 +281,9 @@ def test_the_narrowest_screen_needs_no_sideways_scrolling_whatever_is_pressed(op
     assert page.page.evaluate(width) <= 320
     page.add("Film número 0")
     page.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.page.evaluate("window.setTimeout = () => 0")  # or the label would change back
     page.page.locator("#link").tap()
-    playwright.expect(page.page.locator("#link")).to_have_text("In address bar")
+    expect(page.page.locator("#link")).to_have_text("In address bar")
     assert page.page.evaluate(width) <= 320
     page.page.set_viewport_size(PHONE)
     assert page.page.evaluate(width) <= PHONE["width"]
@@ -296,7 +297,7 @@ def test_a_description_is_there_only_while_it_is_shown(open_page):
     chips = page.page.locator(".because .chip")
     for place in (0, 1):
         chips.nth(place).focus()
-        playwright.expect(described).to_have_count(1)
+        expect(described).to_have_count(1)
         assert chips.nth(place).get_attribute("aria-describedby") == "tip"
     page.page.keyboard.press("Escape")
     assert described.count() == 0
@@ -322,11 +323,11 @@ def test_a_service_that_gives_few_items_is_asked_for_no_more(open_page, tmp_path
     with running(KEPT, tmp_path / "log.txt", "--max-n", "3") as service:
         page = open_page(f"{service.url}/")
         assert len(page.items()) == 3
-        assert page.page.locator("#popular .chip").count() == 3
+        expect(page.page.locator("#popular .chip")).to_have_count(3)
         page.add("Film número 0")
         page.page.locator("#list .row").first.click()
-        playwright.expect(page.page.locator(".chip.similar")).to_have_count(3)
-        playwright.expect(page.page.locator("#notice")).to_be_hidden()
+        expect(page.page.locator(".chip.similar")).to_have_count(3)
+        expect(page.page.locator("#notice")).to_be_hidden()
 
 
 def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(open_page, browser, service):
@@ -340,7 +341,7 @@ def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(open_page, bro
     tab.on("pageerror", lambda error: faults.append(str(error)))
     tab.goto(f"{service.url}/")
     page = Page(tab)
-    page.wait_for("Number(document.body.dataset.answers) > 0")
+    expect(tab.locator("body[data-answers]")).to_be_attached()
     tab.locator("#theme").click()
     assert tab.locator("#theme").inner_text() == "Colours: light"
     assert len(page.items()) == 10 and faults == []
@@ -352,48 +353,67 @@ def test_a_change_made_while_a_link_is_restored_is_not_undone(open_page):
     page.add("Film número 0")
     held = []
     page.page.route("**/v1/items:lookup", lambda route: held.append(route))
-    page.page.evaluate("location.hash = 'h=1*film-5'")
-    page.wait_for("location.hash === '#h=1*film-5'")
-    for _ in range(200):
-        if held:
-            break
-        page.page.wait_for_timeout(10)
+    with page.page.expect_request("**/v1/items:lookup"):
+        page.page.evaluate("location.hash = 'h=1*film-5'")
     page.add("Film número 4")
-    held[0].continue_()
-    page.page.wait_for_timeout(300)
+    with page.page.expect_response("**/v1/items:lookup") as answered:
+        held[0].continue_()
+    answered.value.finished()
+    # The page has dealt with the answer when two frames have passed.
+    page.page.evaluate(
+        "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
+    )
     assert page.history() == ["Film número 0", "Film número 4"]
 
 
 def test_signs_and_colours_are_those_of_the_value_that_is_shown(open_page, service):
-    """A calibrator may turn a small effect round: logits rise, the honest probability falls."""
+    """A longer history can lower the probability of an item although its score rises."""
     page = open_page()
 
     def calibrated(route):
-        told = route.fetch().json()
-        for entry in told.get("recommendations", []):
-            entry["calibrated"] = 0.1
+        answer = route.fetch().json()
+        for entry in answer.get("recommendations", []):
+            entry["probability"] = 0.1
             for reason in entry["because"]:
-                reason["calibrated"] = -0.01
-        for effect in told.get("effects", []):
-            effect["calibrated"] = -0.01 if effect["probability"] > 0 else 0.01
-        route.fulfill(json=told)
+                reason["probability"] = -0.01
+        if "effects" in answer:
+            answer["probability"] = 0.1
+            for effect in answer["effects"]:
+                effect["probability"] = -0.01 if effect["score"] > 0 else 0.01
+        route.fulfill(json=answer)
 
     page.page.route(re.compile("/v1/(recommend|explain)$"), calibrated)
     page.add("Film número 0")
     assert page.page.locator(".because").count() == 0
     page.page.locator("#list .row").first.click()
     by = page.page.locator(".effects .by").first
-    playwright.expect(by).to_have_text("\N{MINUS SIGN}1.0")
+    expect(by).to_have_text("\N{MINUS SIGN}1.0")
     assert "against" in by.get_attribute("class")
     left = page.page.locator(".effects .two-sided i").first.evaluate("(e) => e.style.left")
     assert left == "0%"
+
+
+def test_a_calibrated_model_shows_probabilities_and_another_scores(open_page, tmp_path):
+    page = open_page()
+    expect(page.page.locator("#scale")).to_contain_text("no calibrated probabilities")
+    assert re.fullmatch("\N{MINUS SIGN}?\\d+\\.\\d{3}", page.value(0))
+    counts = csr_array((np.random.default_rng(0).random((200, 12)) < 0.4).astype(float))
+    model = ImplicitCFNADE.load(KEPT).calibrate(*hold_out(counts, share=0.3, rng=0))
+    model.save(tmp_path / "films")
+    with running(tmp_path / "films", tmp_path / "log.txt") as service:
+        page = open_page(f"{service.url}/")
+        expect(page.page.locator("#scale")).to_contain_text("probability, a full bar is")
+        page.add("Film número 0")
+        page.answered(page.page.get_by_label("Film número 0 is disliked").click)
+        best = service.post("/v1/recommend", {"disliked": ["film-0"]}).json["recommendations"][0]
+        assert page.value(0) == f"{100 * best['probability']:.1f} %"
 
 
 def test_everything_has_a_name_for_a_screen_reader(open_page):
     page = open_page()
     page.add("Film número 0")
     page.page.locator("#list .row").first.click()
-    playwright.expect(page.page.locator(".chip.similar").first).to_be_visible()
+    expect(page.page.locator(".chip.similar").first).to_be_visible()
     nameless = page.page.evaluate(
         "[...document.querySelectorAll('button, input, svg[role=img]')].filter((e) => "
         "!e.textContent.trim() && !e.ariaLabel && !e.labels?.length "
@@ -401,31 +421,46 @@ def test_everything_has_a_name_for_a_screen_reader(open_page):
     )
     assert nameless == []
     status = page.page.locator("#status").inner_text()
-    assert re.match(r"First is Film número \d+, [\d.]+ %\. On screen after \d+ ms\.", status)
+    assert re.match(r"First is Film número \d+, \d+\.\d{3}\. On screen after \d+ ms\.", status)
 
 
-def test_the_answer_to_a_change_is_on_screen_within_100_ms(open_page):
+def test_a_change_takes_one_request_and_at_best_less_than_100_ms(open_page):
     page = open_page()
     page.add("Film número 0")
-    taken = []
-    for _ in range(9):
+    asked, taken = [], []
+    page.page.on("request", lambda request: "/v1/" in request.url and asked.append(request.url))
+    for _ in range(15):
         page.answered(page.page.get_by_label("One more of Film número 0").click)
-        taken.append(float(page.page.evaluate("document.body.dataset.milliseconds")))
-    assert statistics.median(taken) < 100, taken
+        taken.append(float(page.page.locator("body").get_attribute("data-milliseconds")))
+    assert len(asked) == 15
+    assert min(taken) < 100, taken  # the shortest: other processes only make it longer
 
 
-def test_a_service_that_is_gone_is_told_kindly_and_found_again(open_page, tmp_path):
-    with running(KEPT, tmp_path / "log.txt") as service:
+@pytest.fixture
+def fixed_port():
+    """A free port below those that the system hands out, so that nobody takes it in a pause."""
+    for port in range(20_000 + os.getpid() % 5_000, 30_000):
+        with socket.socket() as listening:
+            try:
+                listening.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return str(port)
+    raise AssertionError("no port is free")
+
+
+def test_a_service_that_is_gone_is_reported_and_found_again(open_page, tmp_path, fixed_port):
+    options = [KEPT, tmp_path / "log.txt", "--port", fixed_port]
+    with running(*options) as service:
         page = open_page(f"{service.url}/", is_faulty=True)
         page.add("Film número 0")
         shown = page.items()
-        port = service.port
     page.page.get_by_label("One more of Film número 0").click()
     notice = page.page.locator("#notice")
-    playwright.expect(notice).to_contain_text("The service does not answer.")
-    assert page.items() == shown  # what was there stays
-    with running(KEPT, tmp_path / "log.txt", "--port", str(port)):
-        playwright.expect(notice).to_be_hidden(timeout=10_000)  # by itself
+    expect(notice).to_contain_text("The service does not answer.")
+    assert page.items() == shown  # the last answer stays
+    with running(*options):
+        expect(notice).to_be_hidden()  # by itself
         assert page.history() == ["Film número 0"]
 
 
@@ -436,9 +471,9 @@ def test_an_error_of_the_service_is_told_in_its_own_words(open_page, tmp_path):
         page.page.fill("#search", "Film número 4")
         page.page.locator("#found [role=option]").first.click()
         notice = page.page.locator("#notice")
-        playwright.expect(notice).to_contain_text("should have at most 1 item")
+        expect(notice).to_contain_text("should have at most 1 item")
         page.answered(page.page.get_by_label("Remove Film número 4").click)
-        playwright.expect(notice).to_be_hidden()
+        expect(notice).to_be_hidden()
 
 
 def test_a_key_is_asked_for_and_used(open_page, tmp_path):
@@ -446,8 +481,8 @@ def test_a_key_is_asked_for_and_used(open_page, tmp_path):
     options = ["--api-key-file", str(tmp_path / "key")]
     with running(KEPT, tmp_path / "log.txt", *options) as service:
         page = open_page(f"{service.url}/", is_faulty=True)
-        playwright.expect(page.page.locator("#notice")).to_contain_text("asks for a key")
+        expect(page.page.locator("#notice")).to_contain_text("asks for a key")
         page.page.fill("#key", "s3cret")
         page.answered(page.page.get_by_role("button", name="Use it").click)
-        playwright.expect(page.page.locator("#notice")).to_be_hidden()
+        expect(page.page.locator("#notice")).to_be_hidden()
         assert len(page.items()) == 10

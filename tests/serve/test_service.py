@@ -17,10 +17,9 @@ import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.serve import app as application
-from cfnade.serve import scoring
-from cfnade.serve.loaded import load
+from cfnade.serve.loaded import LoadedModel, load
 from cfnade.serve.problems import as_json
-from cfnade.serve.service_settings import Limits, ServeSettings
+from cfnade.serve.service_settings import RequestLimits, ServeSettings
 from cfnade.serve.wire import RecommendRequest
 from cfnade.storage.folder import save_artifact
 from tests.serve.running import KEPT, ask_app, running, wait_for
@@ -31,13 +30,13 @@ HISTORY = {"film-1": 3, "film-4": 1}
 
 def test_recommend_answers_as_the_estimator_does(service):
     answer = service.post("/v1/recommend", {"history": HISTORY, "n": 4, "explain": True})
-    ids, probabilities = ImplicitCFNADE.load(KEPT).recommend_for(HISTORY, n=4)
+    ids, scores = ImplicitCFNADE.load(KEPT).recommend_for(HISTORY, n=4)
     found = answer.json["recommendations"]
     assert answer.status == 200 and answer.headers["content-type"] == "application/json"
     assert [entry["item"] for entry in found] == ids.tolist()
-    np.testing.assert_allclose([e["probability"] for e in found], probabilities, atol=1e-6)
-    assert set(found[0]) == {"item", "name", "probability", "because"}
-    assert set(found[0]["because"][0]) == {"item", "name", "liked", "logit", "probability"}
+    np.testing.assert_allclose([e["score"] for e in found], scores, atol=1e-6)
+    assert set(found[0]) == {"item", "name", "score", "probability", "because"}
+    assert set(found[0]["because"][0]) == {"item", "name", "liked", "score", "probability"}
 
 
 def test_a_batch_is_answered_in_its_order(service):
@@ -144,7 +143,7 @@ def test_a_fault_in_a_batch_is_told_with_its_place(service):
 def test_a_body_that_is_not_said_to_be_json_or_too_large_is_refused(service):
     form = {"content-type": "application/x-www-form-urlencoded"}
     assert service.post("/v1/recommend", b"a=1", **form).code == "not_json"
-    large = b" " * (Limits().body_bytes + 1)
+    large = b" " * (RequestLimits().body_bytes + 1)
     assert service.post("/v1/recommend", large).code == "body_too_large"
     chunks = (b" " * 65536 for _ in range(40))  # of a length that is not told before
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
@@ -177,7 +176,7 @@ def test_an_unforeseen_failure_is_json_and_the_log_tells_where_but_not_what(
     def fail(loaded, asked):
         raise KeyError("private-film")
 
-    monkeypatch.setattr(scoring, "recommend", fail)
+    monkeypatch.setattr(LoadedModel, "recommend", fail)
     service = unwatched(monkeypatch, loaded)
     answer = asyncio.run(ask_app(application.build_app(service), "POST", "/v1/recommend", b"{}"))
     service.batcher.close()
@@ -204,7 +203,7 @@ def test_everything_that_waits_counts_and_one_more_is_turned_away(monkeypatch, l
     gate = threading.Event()
 
     async def main():
-        service = unwatched(monkeypatch, loaded, limits=Limits(waiting=2))
+        service = unwatched(monkeypatch, loaded, limits=RequestLimits(waiting=2))
         app = application.build_app(service)
         assert (await ask_app(app, "GET", "/v1/items")).status == 200
         busy = [
@@ -261,7 +260,7 @@ def test_each_is_answered_by_the_model_that_was_there_when_it_asked(
     asked = RecommendRequest(history={"film-1": 2, "film 1": 2}, n=2)
     answers = service._answer_together([(loaded, asked), (other, asked), (loaded, asked)])
     service.batcher.close()
-    expected = [scoring.recommend(model, [asked])[0] for model in (loaded, other, loaded)]
+    expected = [model.recommend([asked])[0] for model in (loaded, other, loaded)]
     assert list(map(json.loads, answers)) == expected and expected[0] != expected[1]
 
 

@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from cfnade.serve.problems import invalid_request
-from cfnade.serve.service_settings import Limits
+from cfnade.serve.service_settings import RequestLimits
 from cfnade.serve.wire import Requests
 
-REQUESTS = Requests.with_limits(Limits())
+REQUESTS = Requests.with_limits(RequestLimits())
 MANY = 20_000
 
 

@@ -160,7 +160,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(folder, monkeypatch, cap
 
     monkeypatch.setattr(subprocess, "Popen", fail_twice)
     assert supervise(folder, lambda said: said) == ["ready"]
-    assert caplog.text.count("a worker cannot be started (no process left)") == 2
+    assert caplog.text.count("cannot start a worker (no process left)") == 2
 
 
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(two):

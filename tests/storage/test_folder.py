@@ -199,7 +199,7 @@ def test_what_could_not_be_loaded_again_is_not_saved(artifact, tmp_path):
             save_artifact(artifact, tmp_path / "model")
     artifact.network.weights["output_bias"] = good
     artifact.info["metrics"] = 12.5
-    with pytest.raises(ArtifactError, match="metrics is no object"):
+    with pytest.raises(ArtifactError, match="metrics is not an object"):
         save_artifact(artifact, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

@@ -26,9 +26,9 @@ FORMATS = range(1, FORMAT + 1)
 def test_a_kept_model_recommends_as_it_did(number, verify):
     model = ImplicitCFNADE.load(KEPT / f"v{number}", verify=verify)
     for answer in json.loads((KEPT / f"v{number}.json").read_text(encoding="utf-8")):
-        items, probabilities = model.recommend_for(answer["history"], n=4)
+        items, scores = model.recommend_for(answer["history"], n=4)
         assert items.tolist() == answer["items"]
-        np.testing.assert_allclose(probabilities, answer["probabilities"], atol=1e-6)
+        np.testing.assert_allclose(scores, answer["scores"], atol=1e-5)
     assert model.catalogue_.label("film-3") == "Film número 3"
     assert model.n_hidden == 4 and model.best_epoch_ >= 1 and model.validation_mpr_ > 0
     assert model.data_fingerprint_["n_users"] == 60
@@ -85,7 +85,7 @@ def test_the_settings_of_a_kept_model_still_have_a_meaning(number):
         config(**settings_of(config, settings))
 
 
-def test_a_model_of_before_there_were_calibrators_says_so_and_can_be_calibrated(tmp_path):
+def test_a_model_without_a_calibrator_can_be_calibrated(tmp_path):
     model = ImplicitCFNADE.load(KEPT / "v1")
     with pytest.raises(ConfigError, match="this model has no calibrated probabilities"):
         model.probability({"film-1": 3})

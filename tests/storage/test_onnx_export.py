@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ArtifactError, MissingExtraError
-from cfnade.model.inference import sigmoid
 from cfnade.storage.folder import Artifact
 from cfnade.storage.ids import decode_ids
 from cfnade.storage.onnx_export import export_onnx
@@ -33,9 +32,8 @@ def check_equal(artifact: Artifact, session: onnxruntime.InferenceSession, histo
         row = histories[[user]]
         order = np.arange(row.nnz)[::-1]  # the order of a history does not matter
         given = {"items": row.indices[order].astype(np.int64), "counts": row.data[order]}
-        logits, probabilities = session.run(["logits", "probabilities"], given)
-        np.testing.assert_allclose(logits, expected[user], atol=1e-5)
-        np.testing.assert_allclose(probabilities, sigmoid(expected[user]), atol=1e-5)
+        (scores,) = session.run(["scores"], given)
+        np.testing.assert_allclose(scores, expected[user], atol=1e-5)
 
 
 @pytest.mark.parametrize("n_neighbours", [0, 4])

@@ -1,86 +1,232 @@
-"""Why an item is recommended: what each entry of the history does for it."""
+"""Why an item is recommended: the exact effect of each entry of the history."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.answer.leave_one_out import leave_one_out
-from cfnade.data.catalogue import Catalogue
-from cfnade.model.inference import NumpyNetwork, sigmoid
+from cfnade.answer.probability import Calibrator
+from cfnade.model.inference import NumpyNetwork
+from cfnade.model.inputs import dislike_scale, input_weight, rescaling_without
+
+N_REASONS = 3
+"""Most reasons that are given for a recommendation."""
+
+_DECIMALS = 7  # of float32
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What one entry of a history does for an item: with it, less without it."""
+    """What one entry of a history does for an item: the value with it, minus without it."""
 
     item: Any
     """Id of the entry."""
 
     is_liked: bool
-    """False for an entry that was given as disliked."""
+    """False for a disliked entry."""
 
-    logit: float
-    """Difference of the item's logit; above 0 if the entry speaks for the item."""
+    score: float
+    """Change of the item's score; above 0 if the entry speaks for the item."""
 
-    probability: float
-    """Difference of its probability."""
+    probability: float | None
+    """Change of its probability; None if the explanation has none."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """An item's score for a history, and the effect of leaving out each entry of it."""
+    """An item's score for a history, and the effect of each entry of the history."""
 
     item: Any
-    """Id of the item explained."""
+    """Id of the explained item."""
 
-    logit: float
-    """Its score given the whole history."""
+    score: float
+    """Its score given the whole history: what `recommend` ranks by."""
 
-    probability: float
-    """The sigmoid of that: what `recommend` gives."""
+    probability: float | None
+    """Its calibrated probability; None without a calibrator, or if the item is in the history."""
 
     effects: tuple[Effect, ...]
-    """One for each entry of the history, the largest first, whatever the sign."""
+    """One for each entry of the history, largest change of the score first, whatever the sign."""
 
-    def because(self, n: int = 3) -> tuple[Effect, ...]:
+    def because(self, n: int = N_REASONS) -> tuple[Effect, ...]:
         """The likes that speak most for the item, at most n: "because you watched"."""
-        return tuple(e for e in self.effects if e.is_liked and e.logit > 0)[:n]
+        return tuple(e for e in self.effects if e.is_liked and e.score > 0)[:n]
 
 
-def explain(
+@dataclass(frozen=True, eq=False)
+class EffectTable:
+    """Effects of all entries of one history on some items."""
+
+    entries: NDArray[np.int64]
+    """Columns of the history's entries, likes before dislikes, (n_entries,)."""
+
+    n_liked: int
+
+    scores: NDArray[np.float32]
+    """Of the items, given the whole history, (n_asked,)."""
+
+    on_scores: NDArray[np.float32]
+    """Effect of each entry on each score, (n_entries, n_asked)."""
+
+    probabilities: NDArray[np.float64]
+    """Of the items, (n_asked,); NaN where there is none."""
+
+    on_probabilities: NDArray[np.float64]
+    """Effect of each entry on each probability, (n_entries, n_asked); NaN where there is none."""
+
+    def largest_first(self, place: int) -> list[int]:
+        """Entries by the size of their effect on one of the items, whatever the sign."""
+        order: list[int] = np.argsort(-np.abs(self.on_scores[:, place]), kind="stable").tolist()
+        return order
+
+    def reasons(self, n: int = N_REASONS) -> list[list[int]]:
+        """For each item the likes that speak most for it, at most n."""
+        found: list[list[int]] = [[] for _ in self.scores]
+        left = self.on_scores[: self.n_liked].copy()
+        places = np.arange(len(found))
+        for _ in range(min(n, self.n_liked)):
+            strongest = left.argmax(axis=0)
+            for place in np.flatnonzero(left[strongest, places] > 0).tolist():
+                found[place].append(int(strongest[place]))
+            left[strongest, places] = -np.inf
+        return found
+
+    def explanation(self, place: int, item: int, ids: NDArray[Any]) -> Explanation:
+        """The explanation of one of the items, with ids for columns."""
+        entries = ids[self.entries].tolist()
+        effects = tuple(
+            Effect(
+                entries[entry],
+                entry < self.n_liked,
+                float(self.on_scores[entry, place]),
+                _number(self.on_probabilities[entry, place]),
+            )
+            for entry in self.largest_first(place)
+        )
+        probability = _number(self.probabilities[place])
+        return Explanation(ids[[item]].tolist()[0], float(self.scores[place]), probability, effects)
+
+    def explained(
+        self, place: int, item: int, describe: Callable[[int], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The explanation of one of the items for JSON; `describe` as for `effect`."""
+        return {
+            **describe(item),
+            "score": as_numbers(self.scores)[place],
+            "probability": as_numbers(self.probabilities)[place],
+            "effects": [self.effect(entry, place, describe) for entry in self.largest_first(place)],
+        }
+
+    def effect(
+        self, entry: int, place: int, describe: Callable[[int], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """One effect for JSON (docs/json.md); `describe` gives id and name of a column."""
+        return {
+            **describe(int(self.entries[entry])),
+            "liked": entry < self.n_liked,
+            "score": round(float(self.on_scores[entry, place]), _DECIMALS),
+            "probability": _number(round(float(self.on_probabilities[entry, place]), _DECIMALS)),
+        }
+
+
+def effects(
     network: NumpyNetwork,
-    catalogue: Catalogue,
+    calibrator: Calibrator | None,
     ratings: csr_array,
-    column: int,
+    items: NDArray[np.int64],
     disliked: csr_array | None = None,
-) -> Explanation:
-    """Explain one item for one history.
+) -> EffectTable:
+    """Compute what each entry of one history does for some items.
 
     Args:
         network: The trained network.
-        catalogue: Of its items.
+        calibrator: Turns scores into probabilities.
         ratings: Relative ratings of the history, sparse, (1, n_items).
-        column: Of the item to explain.
+        items: Columns of the items to explain, (n_asked,).
         disliked: Confidences of disliked items, sparse, (1, n_items).
 
     Returns:
-        The explanation; exact, not an approximation.
+        The effects; exact, not an approximation.
     """
-    found = leave_one_out(network, ratings, column, disliked)
-    columns = ratings.indices if disliked is None else np.append(ratings.indices, disliked.indices)
-    without = np.append(found.without_liked, found.without_disliked)  # (n_entries,)
-    logit = np.float32(found.logit)
-    probability = sigmoid(np.asarray(logit))
-    of_logit, of_probability = logit - without, probability - sigmoid(without)
-    is_liked = np.arange(columns.size) < ratings.nnz
-    ids = catalogue.ids[columns].tolist()
-    effects = tuple(
-        Effect(ids[e], bool(is_liked[e]), float(of_logit[e]), float(of_probability[e]))
-        for e in np.argsort(-np.abs(of_logit), kind="stable")
-    )
-    item = catalogue.ids[[column]].tolist()[0]
-    return Explanation(item, float(logit), float(probability), effects)
+    logits = logits_without_each(network, ratings, items, disliked)
+    scores, without = logits[0], logits[1:]
+    entries, n_liked = ratings.indices, ratings.nnz
+    if disliked is not None:
+        entries = np.append(entries, disliked.indices)
+    if calibrator is None:
+        probabilities = np.full(scores.shape, np.nan)
+        on_probabilities = np.full(without.shape, np.nan)
+    else:
+        n_left = n_liked - (np.arange(len(entries)) < n_liked)  # likes, (n_entries,)
+        probabilities = calibrator.probability(scores, n_liked)
+        probabilities[np.isin(items, ratings.indices)] = np.nan
+        on_probabilities = probabilities - calibrator.probability(without, n_left[:, None])
+    return EffectTable(entries, n_liked, scores, scores - without, probabilities, on_probabilities)
+
+
+def logits_without_each(
+    network: NumpyNetwork,
+    ratings: csr_array,
+    items: NDArray[np.integer],
+    disliked: csr_array | None = None,
+) -> NDArray[np.float32]:
+    """Logits of some items with the whole history, and without each entry of it.
+
+    The input of the hidden layer is a sum over the history (Eq. 13). Leaving out an entry
+    subtracts its term: `c W - A` of a like, `(c - 1) A` of a dislike. That takes one activation
+    for each entry and one product with the items' rows of V.
+
+    Args:
+        network: The trained network.
+        ratings: Relative ratings of one user, sparse, (1, n_items).
+        items: Columns of the items, (n_asked,).
+        disliked: Confidence of disliked items as in `NumpyNetwork.hidden`, sparse, (1, n_items).
+
+    Returns:
+        With the whole history, then without each like, then without each dislike,
+        (1 + n_liked + n_disliked, n_asked).
+    """
+    whole = network.first_input(ratings, disliked)  # (1, n_hidden)
+    A = network.weights["dislike_weight"]
+    A_scale = np.float32(dislike_scale(network.config))
+    inputs = [whole, _without_each_like(network, ratings, whole[0])]
+    if disliked is not None:
+        share = (A_scale * (disliked.data - 1.0)).astype(np.float32)  # (n_disliked,)
+        inputs.append(whole - share[:, None] * A[disliked.indices])
+    hidden = network.hidden_of(np.concatenate(inputs))  # (1 + n_liked + n_disliked, n_hidden)
+    logits: NDArray[np.float32] = hidden @ network.weights["output_weight"][items].T
+    logits += network.weights["output_bias"][items]
+    if network.direct_weight is not None:
+        from_each = network.direct_weight[ratings.indices][:, items].toarray()  # (n_liked, n_asked)
+        logits += from_each.sum(axis=0)
+        logits[1 : 1 + ratings.nnz] -= from_each
+    return logits
+
+
+def _without_each_like(
+    network: NumpyNetwork, ratings: csr_array, whole: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Input of the first layer without each liked item, (n_liked, n_hidden)."""
+    context = network.context(ratings)
+    weight = input_weight(context, network.config).astype(np.float32)  # (n_liked,)
+    W = network.weights["like_weight"][ratings.indices]  # (n_liked, n_hidden)
+    A = network.weights["dislike_weight"][ratings.indices]
+    A_scale = np.float32(dislike_scale(network.config))
+    liked = weight @ W  # (n_hidden,): the sum of all likes
+    others = rescaling_without(context, network.config)[:, None] * (liked - weight[:, None] * W)
+    return np.asarray((whole - liked) + others + A_scale * A, dtype=np.float32)
+
+
+def as_numbers(values: NDArray[np.floating]) -> list[float | None]:
+    """Values for JSON: as many decimals as float32 has, None for NaN."""
+    rounded: list[float] = np.asarray(values, dtype=np.float64).round(_DECIMALS).tolist()
+    return [None if value != value else value for value in rounded]  # NaN is not itself
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else float(value)

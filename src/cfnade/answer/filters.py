@@ -1,4 +1,4 @@
-"""Which items may be recommended to whom: what is allowed less what is left out."""
+"""Which items may be recommended to whom."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cfnade.data.catalogue import Catalogue, Unknown
 from cfnade.errors import DataError
 
 Items: TypeAlias = Iterable[Hashable] | Sequence[Iterable[Hashable]] | NDArray[Any]
-"""Items meant, for all users or for each of them; see `item_sets`."""
+"""A set of items for all users, or one for each; see `item_sets`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,43 +27,31 @@ class ItemSets:
     starts: NDArray[np.integer] | None = None
     """Where each user's set starts, (n_users + 1,); None for one set that serves all."""
 
-    @classmethod
-    def of_rows(cls, matrix: csr_array) -> ItemSets:
-        """What is stored in each row of a sparse matrix, (n_users, n_items)."""
-        return cls(matrix.indices, matrix.indptr)
-
-    def places(self, users: slice) -> tuple[Any, NDArray[np.integer]]:
-        """Rows, counted from the first of these users, and columns of what is in their sets."""
+    def of(self, user: int) -> NDArray[np.integer]:
+        """Columns of one user."""
         if self.starts is None:
-            return slice(None), self.columns
-        starts = self.starts[users.start : users.stop + 1]
-        rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        return rows, self.columns[starts[0] : starts[-1]]
+            return self.columns
+        return self.columns[self.starts[user] : self.starts[user + 1]]
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """What may be recommended to each user."""
+def rule_out(
+    scores: NDArray[np.floating],
+    only: NDArray[np.integer] | None,
+    *never: NDArray[np.integer],
+) -> None:
+    """Set the score of items that may not be recommended to minus infinity, in place.
 
-    items: ItemSets | None
-    """To choose from; None for all."""
-
-    left_out: list[ItemSets]
-    """Never to recommend, whatever the reason."""
-
-    def rule_out(self, scores: NDArray[np.floating], users: slice) -> None:
-        """Give what may not be recommended a score of minus infinity, in place.
-
-        Args:
-            scores: Of these users, (n_users, n_items).
-            users: Who they are.
-        """
-        if self.items is not None:
-            is_ruled_out = np.ones(scores.shape, dtype=np.bool_)
-            is_ruled_out[self.items.places(users)] = False
-            scores[is_ruled_out] = -np.inf
-        for left_out in self.left_out:
-            scores[left_out.places(users)] = -np.inf
+    Args:
+        scores: Of one user, (n_items,).
+        only: Columns to choose from; None for all.
+        never: Columns to leave out.
+    """
+    if only is not None:
+        kept = scores[only]
+        scores.fill(-np.inf)
+        scores[only] = kept
+    for columns in never:
+        scores[columns] = -np.inf
 
 
 def item_sets(
@@ -74,10 +62,9 @@ def item_sets(
     Args:
         items: One of
             - ids, for all users;
-            - a list with one list, set or array of ids for each user (none of which can itself
-              be an id, so the two are never mixed up);
-            - a mask: booleans or a sparse matrix whose stored values are the items meant,
-              (n_items,) for all users or (n_users, n_items) for each.
+            - a list with one list, set or array of ids for each user (an id is none of these);
+            - a mask, booleans or a sparse matrix: (n_items,) for all users or
+              (n_users, n_items) for each.
         catalogue: Of the ids.
         n_users: In the batch.
         name: Of the argument, for messages.
@@ -87,7 +74,7 @@ def item_sets(
         The columns.
 
     Raises:
-        DataError: If the shape does not fit, or an id is not known.
+        DataError: If the shape is wrong or an id is unknown.
     """
     if issparse(items) or (isinstance(items, np.ndarray) and items.dtype == np.bool_):
         return _from_mask(items, len(catalogue), n_users, name)
@@ -112,8 +99,7 @@ def item_sets(
 
 def _from_mask(mask: Any, n_items: int, n_users: int, name: str) -> ItemSets:
     if mask.shape == (n_items,):
-        dense = mask.toarray() if issparse(mask) else mask
-        return ItemSets(np.flatnonzero(dense))
+        return ItemSets(np.flatnonzero(mask.toarray() if issparse(mask) else mask))
     if mask.shape != (n_users, n_items):
         raise DataError(
             f"the mask {name} must have the shape ({n_items},) or ({n_users}, {n_items}); "
@@ -122,4 +108,4 @@ def _from_mask(mask: Any, n_items: int, n_users: int, name: str) -> ItemSets:
     rows = csr_array(mask, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
-    return ItemSets.of_rows(rows)
+    return ItemSets(rows.indices, rows.indptr)

@@ -1,10 +1,9 @@
-"""From a score to a probability that holds: a rising curve, fitted on held-out items.
+"""Turns a score into a calibrated probability: a rising curve, fitted on held-out items.
 
-The network's own sigmoid p is none. Likes weigh `c = 1 + alpha r` in training, which multiplies
-their odds by about c; `pi = p / (p + c (1 - p))` would undo that. It is not all: training shows a
-part of a history and asks for the rest, and the readout is chosen to rank, not to be believed. So
-all of it is put right at once, by one function of the logit and the length of the history, which
-starts at pi.
+The sigmoid p of a logit is not a probability. Likes weigh `c = 1 + alpha r` in training, which
+multiplies their odds by about c; `pi = p / (p + c (1 - p))` would undo that alone. Training also
+predicts only a part of a history, and the readout is chosen to rank. So one function of the logit
+and the length of the history is fitted, starting from pi.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from cfnade.errors import DataError
 from cfnade.scorer import Scorer
 
 N_SEGMENTS = 6
-"""Straight pieces of the curve: between them, equal shares of the held-out items."""
+"""Straight pieces of the curve; each has an equal share of the held-out items."""
 
 LEAST_SLOPE = 0.01
-"""The curve rises everywhere, so that no two items change places."""
+"""Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
 MOST_USERS, LEAST_USERS, MOST_PAIRS = 2_000, 200, 10_000_000
-"""Whose held-out items it is fitted on: users at most, and fewer where their pairs with all items
-would be more than these, but not fewer than the least."""
+"""Users it is fitted on: at most `MOST_USERS`, fewer if they have more than `MOST_PAIRS` pairs with
+items, but at least `LEAST_USERS`."""
 
 N_PAIRS = 200_000
 """Pairs that were not held out are sampled down to about this many."""
 
-_LARGEST = 1e12  # of all numbers that can be meant
-_BLOCK_PAIRS = 1 << 20  # of users and items, looked at at once
+_LARGEST = 1e12  # larger numbers are errors
+_BLOCK_PAIRS = 1 << 20  # of users and items, scored at once
 _RIDGE = 1.0  # pulls the slopes to 1, the odds as they are, with the strength of a few pairs
 
 
@@ -59,22 +58,22 @@ class Calibrator:
     """Of the pieces, above 0, (n_segments,)."""
 
     history_slope: float
-    """What a longer history adds for all items alike: more is held out of it, and scores change."""
+    """Effect of the length of the history: more is held out of a longer one."""
 
     shortest_history: int
-    """Items in the shortest history that it was fitted on; shorter ones count as this."""
+    """Items in the shortest history of the fit; shorter ones count as this."""
 
     longest_history: int
     """Likewise, of the longest."""
 
     held_out_share: float
-    """Held-out items over all items of these users: what the probability refers to."""
+    """Held-out items over all items of these users: the event of the probability."""
 
     n_pairs: int
-    """Held-out pairs that it was fitted on."""
+    """Number of held-out pairs of the fit."""
 
     mean_confidence: float = 1.0
-    """Factor that training put on the odds of a like, a mean over the likes (c)."""
+    """Mean confidence of the likes (c): factor of training on their odds."""
 
     def probability(
         self, logits: NDArray[np.floating], n_history: NDArray[np.integer] | int
@@ -98,25 +97,25 @@ class Calibrator:
         return np.asarray(expit(shifted))
 
     def to_json(self) -> dict[str, Any]:
-        """As `model.json` holds it."""
+        """For `model.json`."""
         return {**asdict(self), "knots": list(self.knots), "slopes": list(self.slopes)}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Calibrator:
-        """What `to_json` gave.
+    def from_json(cls, content: Mapping[str, Any]) -> Calibrator:
+        """Read what `to_json` gave.
 
         Raises:
             DataError: If it is anything else.
         """
-        if set(told) != {f.name for f in fields(cls)}:
-            raise DataError("the calibrator does not have the fields it should")
-        lists = {name: told[name] for name in ("knots", "slopes")}
+        if set(content) != {f.name for f in fields(cls)}:
+            raise DataError("the calibrator has missing or unknown fields")
+        lists = {name: content[name] for name in ("knots", "slopes")}
         if not all(isinstance(values, list) for values in lists.values()):
             raise DataError("knots and slopes of the calibrator must be lists")
-        single = [value for name, value in told.items() if name not in lists]
-        if not all(_is_number(v) for v in [*single, *told["knots"], *told["slopes"]]):
-            raise DataError("the calibrator must be made of finite numbers")
-        found = cls(**{**told, **{name: tuple(values) for name, values in lists.items()}})
+        single = [value for name, value in content.items() if name not in lists]
+        if not all(_is_number(v) for v in [*single, *content["knots"], *content["slopes"]]):
+            raise DataError("the numbers of the calibrator must be finite")
+        found = cls(**{**content, **{name: tuple(values) for name, values in lists.items()}})
         if (
             len(found.slopes) != len(found.knots) + 1
             or not found.knots
@@ -137,17 +136,17 @@ def fit_calibrator(
     mean_confidence: float = 1.0,
     rng: int | np.random.Generator = 0,
 ) -> Calibrator:
-    """Fit the curve on what was held out from some users, at the rate at which it occurs.
+    """Fit the curve on items held out from some users, at their true rate.
 
-    A logistic regression on all pairs of these users and items not in their history; most of the
-    pairs with low scores are left out, and those kept weigh the more.
+    A logistic regression on all pairs of these users and items not in their history; pairs with
+    low scores are sampled, and weighted accordingly.
 
     Args:
-        scorer: Whose scores become probabilities; it has not seen the held-out counts.
-        histories: Counts that it is given, (n_users, n_items).
-        held_out: Counts held out from these users, (n_users, n_items). One of whom nothing is
-            held out counts as well: all of their items did not come true.
-        mean_confidence: Factor that training put on the odds of a like (c), to start from.
+        scorer: Of the scores; it has not seen the held-out counts.
+        histories: Counts given to the scorer, (n_users, n_items).
+        held_out: Counts held out from these users, (n_users, n_items). Users with an empty row
+            count as well: none of their items came true.
+        mean_confidence: Mean confidence of the likes in training (c), the starting point.
         rng: Seed or generator for the sample.
 
     Returns:

@@ -1,42 +1,135 @@
-"""What a trained network answers: recommendations, reasons, what is alike."""
+"""Everything one can ask a trained network, answered in batches: one pass of the network each.
+
+`ImplicitCFNADE`, the service, the command line and Spark all ask here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from cfnade.answer.explain import Explanation, explain
-from cfnade.answer.filters import Candidates, Items, ItemSets, item_sets
+from cfnade.answer.explain import EffectTable, Explanation, as_numbers, effects
+from cfnade.answer.filters import Items, ItemSets, item_sets, rule_out
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.answer.top import Ranked, top_items
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
-from cfnade.model.inference import NetworkScorer, sigmoid
+from cfnade.model.inference import NetworkScorer
 from cfnade.model.inputs import full_dislike
 from cfnade.scorer import BLOCK_BYTES, blocks
 
+N_BINS = 48
+"""Bins of the histogram of scores."""
+
+
+def _no_columns() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
+def _no_values() -> NDArray[np.float64]:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Query:
+    """One history and what is wanted for it; items are columns, each at most once in a field."""
+
+    liked: NDArray[np.integer] = field(default_factory=_no_columns)
+    """The history, ascending."""
+
+    counts: NDArray[np.floating] = field(default_factory=_no_values)
+    """Of the liked items, above 0."""
+
+    disliked: NDArray[np.integer] = field(default_factory=_no_columns)
+    """Items known to be disliked, ascending, none of them liked; never recommended."""
+
+    confidences: NDArray[np.floating] = field(default_factory=_no_values)
+    """Of the disliked items, at least 1."""
+
+    n: int = 10
+    """Most items to recommend."""
+
+    only: NDArray[np.integer] | None = None
+    """Items to choose from; None for all."""
+
+    exclude: NDArray[np.integer] = field(default_factory=_no_columns)
+    """Items never to recommend."""
+
+    include_seen: bool = False
+    """Recommend liked items as well."""
+
+    explain: bool = False
+    """Compute the effect of each entry on each recommendation."""
+
+    spread: bool = False
+    """Compute the histogram of scores."""
+
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What is known of one user."""
+class Histogram:
+    """How the scores of all items that may be recommended are distributed."""
 
-    counts: CountMatrix
-    """Of the liked items, (1, n_items)."""
+    low: float | None
+    """Start of the first bin; None if there is no item."""
 
-    disliked: CountMatrix | None = None
-    """Confidences of the disliked ones, none of which is liked, (1, n_items)."""
+    high: float | None
+    """End of the last bin."""
+
+    counts: list[int]
+    """Items in each bin; all bins are equally wide."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Answer:
+    """Recommendations for one query, best first."""
+
+    columns: NDArray[np.int64]
+    """The items, (at most n,)."""
+
+    scores: NDArray[np.float32]
+    """What ranks them: logits, (at most n,)."""
+
+    probabilities: NDArray[np.float64]
+    """Calibrated, (at most n,); NaN without a calibrator and for items in the history."""
+
+    effects: EffectTable | None = None
+    """Of each entry of the history on each item, if asked for."""
+
+    spread: Histogram | None = None
+    """Distribution of the scores, if asked for."""
+
+    def to_json(self, describe: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+        """As docs/json.md describes it; `describe` gives id and name of a column."""
+        found = [
+            {**describe(column), "score": score, "probability": probability}
+            for column, score, probability in zip(
+                self.columns.tolist(),
+                as_numbers(self.scores),
+                as_numbers(self.probabilities),
+                strict=True,
+            )
+        ]
+        if self.effects is not None:
+            for place, reasons in enumerate(self.effects.reasons()):
+                because = [self.effects.effect(entry, place, describe) for entry in reasons]
+                found[place]["because"] = because
+        answer: dict[str, Any] = {"recommendations": found}
+        if self.spread is not None:
+            answer["spread"] = vars(self.spread)
+        return answer
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Puts a network and its catalogue together; `ImplicitCFNADE` describes the arguments."""
+    """Answers queries with a network, its catalogue and its calibrator."""
 
     scorer: NetworkScorer
     """The network and each item's count distribution."""
@@ -44,107 +137,220 @@ class Answers:
     catalogue: Catalogue
     """Ids and names of the items."""
 
-    def evidence(self, history: History, disliked: Any, unknown: Unknown) -> Evidence:
-        """Read a history and dislikes by item id.
+    calibrator: Calibrator | None = None
+    """Turns scores into probabilities, if the model has one."""
+
+    @property
+    def full_dislike(self) -> float:
+        """Confidence of a dislike that weighs as much as the surest like."""
+        return full_dislike(self.scorer.network.config)
+
+    # Queries by item id; `ImplicitCFNADE` describes the arguments --------------------------------
+
+    def query(
+        self,
+        history: History,
+        n: int = 10,
+        *,
+        disliked: Any = None,
+        filter_already_liked_items: bool = True,
+        filter_items: Items | None = None,
+        items: Items | None = None,
+        unknown: Unknown = "raise",
+        explain: bool = False,
+    ) -> Query:
+        """Read a query that names items by id.
 
         Raises:
-            DataError: If they cannot be read, or an item is in both.
+            DataError: If it cannot be read, or an item is both liked and disliked.
         """
         counts = self.catalogue.history(history, unknown=unknown)
-        if disliked is None:
-            return Evidence(counts)
-        weight = full_dislike(self.scorer.network.config)
-        dislikes = self.catalogue.dislikes(disliked, weight=weight, unknown=unknown)
-        both = np.intersect1d(counts.indices, dislikes.indices)
-        if both.size:
-            item = self.catalogue.ids[both].tolist()[0]
-            raise DataError(f"item {item!r} is both in the history and disliked; decide which")
-        return Evidence(counts, dislikes)
+        columns, confidences = _no_columns(), _no_values()
+        if disliked is not None:
+            row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+            columns, confidences = row.indices, row.data
+            both = np.intersect1d(counts.indices, columns)
+            if both.size:
+                item = self.catalogue.ids[both].tolist()[0]
+                raise DataError(f"item {item!r} is both in the history and disliked; decide which")
+        only, never = self.filters(1, items, filter_items, unknown)
+        return Query(
+            counts.indices,
+            counts.data,
+            columns,
+            confidences,
+            n,
+            None if only is None else only.of(0),
+            never.of(0),
+            include_seen=not filter_already_liked_items,
+            explain=explain,
+        )
 
-    def candidates(
+    def queries(
         self,
-        n_users: int,
-        items: Items | None,
-        filter_items: Items | None,
-        unknown: Unknown,
-        left_out: tuple[CountMatrix | None, ...] = (),
-    ) -> Candidates:
-        """Read filters; `left_out` are rows of items to leave out besides, (n_users, n_items)."""
+        histories: CountMatrix,
+        n: int = 10,
+        *,
+        filter_already_liked_items: bool = True,
+        filter_items: Items | None = None,
+        items: Items | None = None,
+        unknown: Unknown = "raise",
+        block_bytes: int = BLOCK_BYTES,
+    ) -> Iterator[list[Query]]:
+        """One query for each row of counts, (n_users, n_items), in blocks for `recommend`.
+
+        A block holds as many queries as have scores of `block_bytes` together.
+        """
+        n_users, n_items = histories.shape
+        only, never = self.filters(n_users, items, filter_items, unknown)
+        ends = histories.indptr.tolist()
+        for rows in blocks(n_users, n_items, block_bytes):
+            yield [
+                Query(
+                    histories.indices[ends[row] : ends[row + 1]],
+                    histories.data[ends[row] : ends[row + 1]],
+                    n=n,
+                    only=None if only is None else only.of(row),
+                    exclude=never.of(row),
+                    include_seen=not filter_already_liked_items,
+                )
+                for row in range(rows.start, rows.stop)
+            ]
+
+    def filters(
+        self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown
+    ) -> tuple[ItemSets | None, ItemSets]:
+        """Read `items` (None for all) and `filter_items`, by id or as masks."""
 
         def read(name: str, asked: Items) -> ItemSets:
             return item_sets(asked, self.catalogue, n_users, name=name, unknown=unknown)
 
-        never = [ItemSets.of_rows(rows) for rows in left_out if rows is not None]
+        never = ItemSets(_no_columns())
         if filter_items is not None:
-            never.append(read("filter_items", filter_items))
-        return Candidates(None if items is None else read("items", items), never)
+            never = read("filter_items", filter_items)
+        return None if items is None else read("items", items), never
 
-    def recommend(
-        self,
-        histories: CountMatrix,
-        n: int,
-        candidates: Candidates,
-        disliked: CountMatrix | None = None,
-        block_bytes: int = BLOCK_BYTES,
-    ) -> list[Ranked]:
-        """The best candidates of each user with their probabilities, a block at a time.
+    # Answers -------------------------------------------------------------------------------------
 
-        Args:
-            histories: Counts, (n_users, n_items).
-            n: Items for each at most.
-            candidates: To choose from.
-            disliked: Confidences, (1, n_items), where there is one user.
-            block_bytes: Scores to hold at once.
+    def recommend(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer queries in one pass of the network; no answer depends on the other queries."""
+        if not queries:
+            return []
+        ratings, disliked = self._inputs(queries)
+        logits = self.scorer.network.logits(ratings, disliked)  # (n_queries, n_items)
+        for scores, query in zip(logits, queries, strict=True):
+            seen = () if query.include_seen else (query.liked,)
+            rule_out(scores, query.only, query.exclude, query.disliked, *seen)
+        best = top_items(logits, max(query.n for query in queries))
+        best = [top[: query.n] for top, query in zip(best, queries, strict=True)]
+        found = [
+            scores[top].astype(np.float32, copy=False)
+            for scores, top in zip(logits, best, strict=True)
+        ]
+        probabilities = self._probabilities(queries, best, found)
+        answers = []
+        for row, query in enumerate(queries):
+            table = None
+            if query.explain:
+                row_disliked = None if disliked is None else disliked[[row]]
+                table = self._effects(ratings[[row]], best[row], row_disliked)
+            spread = _histogram(logits[row]) if query.spread else None
+            answers.append(Answer(best[row], found[row], probabilities[row], table, spread))
+        return answers
 
-        Returns:
-            One answer for each user.
-        """
-        found = []
-        for rows in blocks(histories.shape[0], histories.shape[1], block_bytes):
-            ratings = self.scorer.relative_rating.transform(histories[rows])
-            logits = self.scorer.network.logits(ratings, disliked)
-            candidates.rule_out(logits, rows)
-            for scores, top in zip(logits, top_items(logits, n), strict=True):
-                found.append((self.catalogue.ids[top], sigmoid(scores[top])))
+    def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
+        """What each entry of a history does for some items, (n_asked,)."""
+        ratings, disliked = self._inputs([query])
+        return self._effects(ratings, columns, disliked)
+
+    def explain(self, query: Query, item: Hashable) -> Explanation:
+        """What each entry of a history does for one item, by id."""
+        (column,) = self.catalogue.columns([item])
+        found = self.effects(query, np.array([column]))
+        return found.explanation(0, column, self.catalogue.ids)
+
+    def probability(self, query: Query) -> NDArray[np.float64]:
+        """Calibrated probabilities of all items; NaN for those in the history, (n_items,)."""
+        assert self.calibrator is not None
+        scores = self.scorer.network.logits(*self._inputs([query]))[0]
+        found = self.calibrator.probability(scores, query.liked.size)
+        found[query.liked] = np.nan
         return found
 
-    def probability(
-        self, counts: CountMatrix, calibrator: Calibrator, columns: NDArray[np.int64] | None
-    ) -> NDArray[np.float64]:
-        """Calibrated probabilities of some items or all, given a history, (1, n_items)."""
-        scores = self.scorer.scores(counts)[0]
-        found = calibrator.probability(scores, counts.nnz)
-        found[counts.indices] = np.nan
-        return found if columns is None else found[columns]
-
-    def explain(self, evidence: Evidence, item: Hashable) -> Explanation:
-        """What each entry of the evidence does for an item."""
-        (column,) = self.catalogue.columns([item])
-        ratings = self.scorer.relative_rating.transform(evidence.counts)
-        return explain(self.scorer.network, self.catalogue, ratings, column, evidence.disliked)
-
-    @cached_property
-    def _item_similarity(self) -> ItemSimilarity:
-        network = self.scorer.network  # linear units have a scale of their own
-        return ItemSimilarity(network.weights["output_weight"][:, : network.config.n_own])
-
     def similar_items(
-        self, columns: NDArray[np.int64], n: int, candidates: Candidates
+        self,
+        columns: NDArray[np.int64],
+        n: int,
+        only: ItemSets | None,
+        never: ItemSets,
     ) -> list[Ranked]:
-        """The candidates most like each of some items, (n_asked,), a block of these at a time."""
+        """Columns and similarities of the items most like each of some items, (n_asked,)."""
         found = []
         for rows in blocks(len(columns), len(self.catalogue)):
             similarities = self._item_similarity.of(columns[rows])
-            candidates.rule_out(similarities, rows)
+            for row, scores in enumerate(similarities, start=rows.start):
+                rule_out(scores, None if only is None else only.of(row), never.of(row))
             for scores, top in zip(similarities, top_items(similarities, n), strict=True):
-                found.append((self.catalogue.ids[top], scores[top]))
+                found.append((top, scores[top]))
         return found
 
     def similar_users(self, asked: CountMatrix, among: CountMatrix, n: int) -> list[Ranked]:
-        """The rows of `among` whose hidden layers are most like those of each one asked about."""
+        """The rows of `among` whose hidden layers are most like those of each row of `asked`."""
 
         def hidden(histories: CountMatrix) -> NDArray[np.float32]:
             ratings = self.scorer.relative_rating.transform(histories)
             return self.scorer.network.hidden(ratings)[:, : self.scorer.network.config.n_own]
 
         return similar_histories(hidden, asked, among, n)
+
+    @cached_property
+    def _item_similarity(self) -> ItemSimilarity:
+        network = self.scorer.network  # linear units have a scale of their own
+        return ItemSimilarity(network.weights["output_weight"][:, : network.config.n_own])
+
+    def _inputs(self, queries: Sequence[Query]) -> tuple[csr_array, csr_array | None]:
+        """Relative ratings, and confidences of dislikes if there are any, (n_queries, n_items)."""
+        shape = (len(queries), len(self.catalogue))
+        liked = np.concatenate([query.liked for query in queries])
+        ends = np.cumsum([0, *(query.liked.size for query in queries)])
+        counts = np.concatenate([query.counts for query in queries])
+        rating = self.scorer.relative_rating.of_pairs(liked, counts)
+        ratings = csr_array((rating, liked, ends), shape=shape)
+        if not any(query.disliked.size for query in queries):
+            return ratings, None
+        disliked = np.concatenate([query.disliked for query in queries])
+        ends = np.cumsum([0, *(query.disliked.size for query in queries)])
+        confidences = np.concatenate([query.confidences for query in queries])
+        return ratings, csr_array((confidences, disliked, ends), shape=shape)
+
+    def _effects(
+        self, ratings: csr_array, columns: NDArray[np.int64], disliked: csr_array | None
+    ) -> EffectTable:
+        return effects(self.scorer.network, self.calibrator, ratings, columns, disliked)
+
+    def _probabilities(
+        self,
+        queries: Sequence[Query],
+        columns: list[NDArray[np.int64]],
+        scores: list[NDArray[np.float32]],
+    ) -> list[NDArray[np.float64]]:
+        """Probabilities of the best items of each query: one call for all, as calls are slow."""
+        lengths = [len(row) for row in scores]
+        if self.calibrator is None:
+            return [np.full(length, np.nan) for length in lengths]
+        n_liked = np.repeat([query.liked.size for query in queries], lengths)
+        together = self.calibrator.probability(np.concatenate(scores), n_liked)
+        found = np.split(together, np.cumsum(lengths)[:-1])
+        for query, top, values in zip(queries, columns, found, strict=True):
+            if query.include_seen:
+                values[np.isin(top, query.liked)] = np.nan
+        return found
+
+
+def _histogram(scores: NDArray[np.floating]) -> Histogram:
+    allowed = scores[scores > -np.inf]
+    if not allowed.size:
+        return Histogram(None, None, [])
+    counts, edges = np.histogram(allowed, bins=N_BINS)
+    low, high = as_numbers(edges[[0, -1]])
+    return Histogram(low, high, counts.tolist())

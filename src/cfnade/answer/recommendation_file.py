@@ -1,26 +1,26 @@
-"""Recommendations for all users of a table, in one Parquet file, a block of users at a time."""
+"""Recommendations for all users of a table in one Parquet file, a block of users at a time."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.answer.recommend import Answer, Answers
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
-from cfnade.scorer import blocks
 
-if TYPE_CHECKING:
-    from cfnade.estimator import ImplicitCFNADE
+COLUMNS = ("user_id", "item_id", "rank", "score", "probability")
+"""Of the table."""
 
 
 def write_recommendations(
-    model: ImplicitCFNADE,
+    answers: Answers,
     histories: CountMatrix,
     user_ids: NDArray[Any],
     path: Path,
@@ -31,24 +31,24 @@ def write_recommendations(
 ) -> int:
     """Recommend for many users and write a table.
 
-    It has the columns `user_id`, `item_id`, `rank` (from 1) and `probability`, users in the order
-    given, best items first. The file appears when it is complete; what was there stays until
-    then. Ids that are not numbers are written as text.
+    The columns are `user_id`, `item_id`, `rank` (from 1), `score` and `probability`, which is NULL
+    where there is none. Users are in the order given, best items first. Ids that are not numbers
+    are written as text. The file is replaced when the new one is complete.
 
     Args:
-        model: A fitted model.
+        answers: Of a fitted model.
         histories: Counts, (n_users, n_items).
         user_ids: Id of each row, (n_users,).
-        path: Where it goes.
-        n: Items for each user at most.
+        path: The file to write.
+        n: Most items for each user.
         progress: Called with the number of users done.
-        filters: Passed on to `ImplicitCFNADE.recommend`; the same for all users.
+        filters: Passed to `Answers.queries`.
 
     Returns:
         Number of rows written.
 
     Raises:
-        DataError: If it cannot be written.
+        DataError: If the file cannot be written.
     """
     import duckdb  # late: recommending does without it
 
@@ -61,21 +61,25 @@ def write_recommendations(
         with duckdb.connect(str(folder / "rows.duckdb")) as connection:
             connection.execute(
                 f"CREATE TABLE rows (user_id {_sql_type(user_ids)}, "
-                f"item_id {_sql_type(model.catalogue_.ids)}, rank INTEGER, probability FLOAT)"
+                f"item_id {_sql_type(answers.catalogue.ids)}, rank INTEGER, score FLOAT, "
+                "probability FLOAT)"
             )
-            n_written = 0
-            for rows in blocks(*histories.shape):
-                users = user_ids[rows]
-                ids, scores = model.recommend(users, histories[rows], n, **filters)
-                columns = as_columns(users, ids, scores)
+            n_done = n_written = 0
+            for queries in answers.queries(histories, n, **filters):
+                users = user_ids[n_done : n_done + len(queries)]
+                columns = as_columns(users, answers.recommend(queries), answers.catalogue.ids)
                 n_rows = len(columns["rank"])
                 if n_rows:
                     connection.register("columns", columns)
-                    connection.execute("INSERT INTO rows SELECT * FROM columns")
+                    connection.execute(
+                        "INSERT INTO rows SELECT * REPLACE (CASE WHEN isnan(probability) THEN NULL "
+                        "ELSE probability END AS probability) FROM columns"
+                    )
                     connection.unregister("columns")
                 n_written += n_rows
+                n_done += len(queries)
                 if progress is not None:
-                    progress(rows.stop)
+                    progress(n_done)
             whole = folder / "rows.parquet"
             quoted = str(whole).replace("'", "''")
             connection.execute(f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
@@ -88,32 +92,32 @@ def write_recommendations(
 
 
 def as_columns(
-    users: NDArray[Any], ids: Iterable[NDArray[Any]], scores: Iterable[NDArray[np.float32]]
+    users: NDArray[Any], answers: Sequence[Answer], item_ids: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
-    """Recommendations for many users as the columns of a table, one row for each.
+    """Recommendations for many users as the `COLUMNS` of a table, one row for each.
 
     Args:
         users: Their ids, (n_users,).
-        ids: Items recommended to each, best first.
-        scores: Their probabilities.
+        answers: One for each user.
+        item_ids: Id of each column, (n_items,).
 
     Returns:
-        `user_id`, `item_id`, `rank` and `probability`; ids that are not numbers as text.
+        The columns; ids that are not numbers as text, NaN where there is no probability.
     """
-    ids, scores = list(ids), list(scores)
-    lengths = [len(row) for row in scores]
+    lengths = [len(answer.columns) for answer in answers]
     if not sum(lengths):
-        return {name: np.empty(0) for name in ("user_id", "item_id", "rank", "probability")}
+        return {name: np.empty(0) for name in COLUMNS}
     return {
         "user_id": _as_written(np.repeat(users, lengths)),
-        "item_id": _as_written(np.concatenate(ids)),
+        "item_id": _as_written(item_ids[np.concatenate([a.columns for a in answers])]),
         "rank": np.concatenate([np.arange(1, k + 1) for k in lengths]),
-        "probability": np.concatenate(scores),
+        "score": np.concatenate([answer.scores for answer in answers]),
+        "probability": np.concatenate([answer.probabilities for answer in answers]),
     }
 
 
 def _sql_type(ids: NDArray[Any]) -> str:
-    """Numbers stay numbers, all else is written as text."""
+    """Numbers stay numbers, everything else is text."""
     return {"i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE"}.get(ids.dtype.kind, "VARCHAR")
 
 

@@ -1,4 +1,4 @@
-"""Which items and which users are alike: cosines over what the network has learnt."""
+"""Similar items and similar users: cosines between learnt vectors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ _BELOW_ONE = np.nextafter(np.float32(1.0), np.float32(0.0))
 
 
 class ItemSimilarity:
-    """Cosines between the items' output weights (V), less their mean.
+    """Cosines between the items' output weights (V), minus their mean.
 
-    Two items are alike if the network recommends them to the same people. A vector added to
-    every row of V adds one number to all scores of a user and changes no ranking; taking the
-    mean out leaves what tells items apart.
+    Two items are similar if the network recommends them to the same people. A vector added to
+    every row of V changes all scores of a user alike and no ranking, so the mean is removed.
     """
 
     def __init__(self, output_weight: NDArray[np.float32]) -> None:
         self.output_weight = output_weight
         self.mean: NDArray[np.float32] = output_weight.mean(axis=0)
-        # One block at a time: no second copy of V, which workers may share on disk.
+        # In blocks, to avoid a second copy of V, which workers share on disk.
         n_items, n_hidden = output_weight.shape
         norms = [
             np.linalg.norm(output_weight[rows] - self.mean, axis=1)
@@ -40,8 +39,8 @@ class ItemSimilarity:
             columns: Of the items asked about, (n_asked,).
 
         Returns:
-            In [-1, 1], 1 for the item itself and below 1 for all others, so that it comes first
-            even among copies of it, (n_asked, n_items).
+            In [-1, 1]: 1 for the item itself and less for all others, even for copies of it,
+            (n_asked, n_items).
         """
         asked = self.output_weight[columns] - self.mean  # (n_asked, n_hidden)
         asked /= self.norms[columns, None]
@@ -57,16 +56,16 @@ def similar_histories(
     among: CountMatrix,
     n: int,
 ) -> list[Ranked]:
-    """The histories most like some given ones: cosines over the hidden layer.
+    """Find the histories most like some given ones: cosines of hidden layers.
 
     Args:
-        hidden: Hidden layer of each history.
-        asked: Counts of those asked about, (n_asked, n_items).
-        among: Counts of those to search, (n_users, n_items); a block of them at a time.
-        n: At most so many.
+        hidden: Computes the hidden layer of each history.
+        asked: Counts of the given histories, (n_asked, n_items).
+        among: Counts to search, (n_users, n_items), in blocks.
+        n: Most histories to find for each.
 
     Returns:
-        For each one asked about, rows of `among` and their similarities, best first.
+        For each given history, rows of `among` and similarities, best first.
     """
     directions = _unit(hidden(asked))  # (n_asked, n_hidden)
     width = sum(directions.shape)
@@ -85,7 +84,7 @@ def similar_histories(
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Each row with length 1; a row of zeros stays one."""
+    """Rows scaled to length 1; a row of zeros stays."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / _above_zero(norms), dtype=np.float32)
 

@@ -14,11 +14,11 @@ Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
 
 
 def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
-    """The n best items of each row, best first; equal scores in the order of items.
+    """The n best items of each row, best first; ties in the order of columns.
 
     Args:
-        scores: Minus infinity where an item may not be recommended, (n_rows, n_items).
-        n: At most so many; fewer if fewer may be recommended.
+        scores: Minus infinity for items that may not be recommended, (n_rows, n_items).
+        n: Most items of a row.
 
     Returns:
         Columns of each row, (at most n,).
@@ -28,7 +28,7 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
         return [np.empty(0, dtype=np.int64)] * n_rows
     threshold = _reached_by(scores, n)
     is_good = scores >= threshold[:, None]
-    if np.isneginf(threshold).any():  # fewer than n may be recommended
+    if np.isneginf(threshold).any():  # fewer than n are allowed
         is_good &= scores > -np.inf
     row, column = np.divmod(np.flatnonzero(is_good), n_items)  # quicker than in two dimensions
     order = np.lexsort((column, -scores[row, column], row))
@@ -39,9 +39,9 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
 def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
     """A score that at least n items of the row reach, and not many more, (n_rows,).
 
-    Each row is dealt out into chunks, neighbours to different ones, as good items are often side
-    by side. The best items of n chunks are n items, so the n-th best of the chunks' own best is
-    reached by as many.
+    Each row is split into chunks, neighbours into different ones, as good items are often
+    adjacent. The best items of n chunks are n items, so at least n items reach the n-th best
+    maximum of a chunk.
     """
     n_rows, n_items = scores.shape
     if n >= n_items:
@@ -55,16 +55,16 @@ def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
 
 
 def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:
-    """Put the answers of many rows together, without padding.
+    """Stack the answers of many rows, without padding.
 
     Args:
         rows: One answer for each row, of any length.
-        ids: What the answers were taken from, for their type.
-        n: Items asked for: the width where there are no rows at all.
+        ids: Any ids, for their type.
+        n: Width if there are no rows.
 
     Returns:
         Two arrays (n_rows, n) if all answers have one length, else two object arrays (n_rows,)
-        that hold one array for each row: `ids[row]` is right in both cases.
+        of arrays: `ids[row]` works in both cases.
     """
     lengths = {len(scores) for _, scores in rows} or {n}
     stacked_ids: NDArray[Any]

@@ -1,4 +1,4 @@
-"""Commands about a saved model as such: `inspect` and `export`."""
+"""Commands for a saved model: `inspect` and `export`."""
 
 from __future__ import annotations
 
@@ -27,34 +27,33 @@ def register(app: typer.Typer) -> None:
 def inspect_command(
     model: Model,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare checksums too: reads all of the files.")
+        bool, typer.Option("--verify", help="Compare checksums too, which reads all files.")
     ] = False,
     json_file: options.Json = None,
 ) -> None:
-    """Tell all about a saved model, without loading its weights."""
-    told = inspect_artifact(model, verify=verify)
+    """Describe a saved model without loading its weights."""
+    described = inspect_artifact(model, verify=verify)
     if json_file != "-":
-        console.show(_table(model, told))
+        console.show(_table(model, described))
     if json_file is not None:
-        console.write_json(json_file, told)
-    broken = [name for name, file in told["files"].items() if not _is_whole(file)]
+        console.write_json(json_file, described)
+    broken = [name for name, file in described["files"].items() if not _is_whole(file)]
     if broken:
+        state = described["files"][broken[0]]["state"]
         raise ArtifactError(
-            f"{model / broken[0]} is not what was saved ({told['files'][broken[0]]['state']}); "
+            f"{model / broken[0]} is not what was saved ({state}); "
             "copy the model again or train it anew"
         )
 
 
 def export_command(
     model: Model,
-    onnx: Annotated[
-        Path, typer.Option("--onnx", metavar="FILE", help="ONNX file to write, by itself complete.")
-    ],
+    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="ONNX file to write.")],
 ) -> None:
-    """Write a model for other runtimes: ONNX, from the counts of a history to scores.
+    """Export a model to ONNX, from the counts of a history to scores.
 
-    Inputs are `items` (columns of the history's items, int64) and `counts` (float64); outputs
-    are `logits` and `probabilities` of all items. Needs the extra `onnx`.
+    Inputs are `items` (columns of the history's items, int64) and `counts` (float64); the output
+    is `scores` of all items. Needs the extra `onnx`.
     """
     artifact = load_artifact(model)
     export_onnx(artifact, onnx)
@@ -67,20 +66,19 @@ def _is_whole(file: dict[str, Any]) -> bool:
     return file["state"] in ("ok", "not verified")
 
 
-def _table(model: Path, told: dict[str, Any]) -> Table:
-    """What is told, part by part, for people to read."""
+def _table(model: Path, described: dict[str, Any]) -> Table:
     weights = {
         name: f"{tensor['dtype']}, {' x '.join(f'{n:,}' for n in tensor['shape'])}"
-        for name, tensor in (told["tensors"] or {}).items()
+        for name, tensor in (described["tensors"] or {}).items()
     }
     files = {
         name: f"{file['bytes']:,} bytes, {file['state']}, sha256 {file['sha256']}"
-        for name, file in told["files"].items()
+        for name, file in described["files"].items()
     }
     own = ("format", "cfnade_version", "total_bytes")
     parts = {
-        "": {name: told[name] for name in own},
-        **{k: v for k, v in told.items() if k not in (*own, "tensors", "files")},
+        "": {name: described[name] for name in own},
+        **{k: v for k, v in described.items() if k not in (*own, "tensors", "files")},
         "weights": weights,
         "files": files,
     }
@@ -97,7 +95,7 @@ def _table(model: Path, told: dict[str, Any]) -> Table:
 
 
 def _text(value: Any) -> str:
-    """In words; what a terminal would not print stays a code."""
+    """As text; characters that a terminal cannot print are escaped."""
     if value is None:
         return "none"
     if type(value) is int:

@@ -1,41 +1,37 @@
-"""Commands that ask a saved model: `recommend`, `similar` and `explain`."""
+"""Commands that query a saved model: `recommend`, `similar` and `explain`."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from cfnade.answer.explain import Effect
 from cfnade.answer.recommendation_file import write_recommendations
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
 from cfnade.data.catalogue import Catalogue, History
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.model.inputs import full_dislike
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
 Entries = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with their counts."),
+    typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts."),
 ]
-Table = Annotated[str | None, typer.Option("--data", help="Take the history from this table.")]
-User = Annotated[str | None, typer.Option(help="Of this user of the table.")]
+Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
+User = Annotated[str | None, typer.Option(help="User of the table.")]
 Dislike = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="ITEM[=WEIGHT]", help="Known to be disliked, weighing as a like; repeatable."
-    ),
+    typer.Option(metavar="ITEM[=WEIGHT]", help="A disliked item; repeatable."),
 ]
-N = Annotated[int, typer.Option("-n", min=1, help="Items to find.")]
+N = Annotated[int, typer.Option("-n", min=1, help="Most items to find.")]
 Exclude = Annotated[
-    list[str] | None, typer.Option(metavar="ITEM", help="Never give this; repeatable.")
+    list[str] | None, typer.Option(metavar="ITEM", help="Item to leave out; repeatable.")
 ]
 Only = Annotated[
-    list[str] | None, typer.Option(metavar="ITEM", help="Choose from these alone; repeatable.")
+    list[str] | None, typer.Option(metavar="ITEM", help="Item to choose from; repeatable.")
 ]
 
 
@@ -56,7 +52,7 @@ def recommend_command(
     data: Table = None,
     user: User = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write to this Parquet file, for all users of the table.")
+        Path | None, typer.Option(help="Parquet file to write, for all users of the table.")
     ] = None,
     user_col: options.UserCol = None,
     item_col: options.ItemCol = None,
@@ -67,19 +63,16 @@ def recommend_command(
     exclude: Exclude = None,
     only: Only = None,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Recommend what is in the history as well.")
+        bool, typer.Option("--include-seen", help="Recommend items of the history as well.")
     ] = False,
     with_reasons: Annotated[
-        bool, typer.Option("--explain", help="Tell which items of the history speak for each.")
-    ] = False,
-    with_probability: Annotated[
         bool,
-        typer.Option("--probability", help="Tell the calibrated probability of each as well."),
+        typer.Option("--explain", help="Show the items of the history that speak most for each."),
     ] = False,
     json_file: options.Json = None,
 ) -> None:
-    """Recommend for a history written out, for a user of a table, or for all of its users."""
-    asked = Asked(model)
+    """Recommend for a history, for a user of a table, or for all of its users."""
+    asked = ModelOnDisk(model)
     reading = Reading(user_col, item_col, count_col, events)
     filters: dict[str, Any] = {
         "filter_already_liked_items": not include_seen,
@@ -87,31 +80,24 @@ def recommend_command(
         "items": None if only is None else asked.items(only),
     }
     if out is not None:
-        others = (history, user is not None, dislike, with_reasons, with_probability)
-        if data is None or any(others):
-            raise ConfigError("--out is for all users of a table: give it --data TABLE alone")
+        if data is None or history or user is not None or dislike or with_reasons:
+            raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")
         _for_all(asked, reading, data, out, n, filters, json_file)
         return
-    if with_probability and dislike:
-        raise ConfigError("--probability was never fitted with dislikes: leave one of them out")
-    known = asked.history(history, data, user, reading)
-    disliked = asked.disliked(dislike)
-    items, scores = asked.recommender.recommend_for(known, n, disliked=disliked, **filters)
-    found = [
-        {**asked.item(item), "probability": float(score)}
-        for item, score in zip(items.tolist(), scores, strict=True)
-    ]
-    if with_probability:
-        told = asked.recommender.probability(known, items.tolist())
-        for entry, value in zip(found, told.tolist(), strict=True):
-            entry["calibrated"] = None if math.isnan(value) else value
-    if not found:
-        seen = "" if include_seen else "; what is in the history is left out (--include-seen)"
+    query = asked.answers.query(
+        asked.history(history, data, user, reading),
+        n,
+        disliked=asked.disliked(dislike),
+        explain=with_reasons,
+        **filters,
+    )
+    (answer,) = asked.answers.recommend([query])
+    found = answer.to_json(asked.describe)
+    if not found["recommendations"]:
+        seen = "" if include_seen else "; items of the history are left out (see --include-seen)"
         console.say(f"there is nothing to recommend{seen}")
-    for entry in found if with_reasons else []:
-        explanation = asked.recommender.explain(known, entry["item"], disliked=disliked)
-        entry["because"] = [asked.effect(effect) for effect in explanation.because()]
-    console.report(console.recommendation_table(found), {"recommendations": found}, json_file)
+    table = console.recommendation_table(found["recommendations"])
+    console.report(table, found, json_file)
 
 
 def similar_command(
@@ -123,19 +109,20 @@ def similar_command(
     json_file: options.Json = None,
 ) -> None:
     """Find the items that are recommended to the same people as ITEM."""
-    asked = Asked(model)
+    asked = ModelOnDisk(model)
     (itemid,) = asked.items([item])
-    ids, scores = asked.recommender.similar_items(
+    ids, similarities = asked.model.similar_items(
         itemid,
         n,
         filter_items=[itemid, *asked.items(exclude)],
         items=None if only is None else asked.items(only),
     )
+    column_of = asked.catalogue.column_of
     found = [
-        {**asked.item(other), "similarity": float(score)}
-        for other, score in zip(ids.tolist(), scores, strict=True)
+        {**asked.describe(column_of[other]), "similarity": float(similarity)}
+        for other, similarity in zip(ids.tolist(), similarities, strict=True)
     ]
-    one = asked.item(itemid)
+    one = asked.describe(column_of[itemid])
     console.report(console.similar_table(one, found), {**one, "similar": found}, json_file)
 
 
@@ -152,58 +139,47 @@ def explain_command(
     dislike: Dislike = None,
     json_file: options.Json = None,
 ) -> None:
-    """Tell what each item of a history does for ITEM: exactly, by leaving it out."""
-    asked = Asked(model)
+    """Show the exact effect of each item of a history on ITEM."""
+    asked = ModelOnDisk(model)
     known = asked.history(history, data, user, Reading(user_col, item_col, count_col, events))
-    (itemid,) = asked.items([item])
-    explanation = asked.recommender.explain(known, itemid, disliked=asked.disliked(dislike))
-    explained = {
-        **asked.item(explanation.item),
-        "logit": explanation.logit,
-        "probability": explanation.probability,
-        "effects": [asked.effect(effect) for effect in explanation.effects],
-    }
+    (column,) = asked.catalogue.columns(asked.items([item]))
+    query = asked.answers.query(known, disliked=asked.disliked(dislike))
+    explained = asked.answers.effects(query, np.array([column])).explained(
+        0, column, asked.describe
+    )
     console.report(console.explanation_table(explained), explained, json_file)
 
 
-class Asked:
-    """A saved model with its items as they are written on the command line."""
+class ModelOnDisk:
+    """A saved model, with items as they are written on the command line."""
 
     def __init__(self, folder: Path) -> None:
-        self.recommender = ImplicitCFNADE.load(folder)
-        self.catalogue: Catalogue = self.recommender.catalogue_
+        self.model = ImplicitCFNADE.load(folder)
+        self.answers = self.model.answers_
+        self.catalogue: Catalogue = self.model.catalogue_
         self.ids = {str(item): item for item in self.catalogue.ids.tolist()}
 
     def items(self, written: list[str] | None) -> list[Any]:
-        """Items by their text; one that is not known stays as written."""
+        """Items by their text; an unknown one stays as written."""
         return [self.ids.get(item, item) for item in written or []]
 
-    def item(self, item: Any) -> dict[str, Any]:
-        """An item as JSON has it."""
+    def describe(self, column: int) -> dict[str, Any]:
+        """Id and name of an item, for JSON."""
+        item = self.catalogue.ids[[column]].tolist()[0]
         return {"item": item, "name": self.catalogue.label(item)}
-
-    def effect(self, effect: Effect) -> dict[str, Any]:
-        """An effect as JSON has it."""
-        return {
-            **self.item(effect.item),
-            "liked": effect.is_liked,
-            "logit": effect.logit,
-            "probability": effect.probability,
-        }
 
     def history(
         self, written: list[str] | None, data: str | None, user: str | None, reading: Reading
     ) -> History:
-        """The history, written out or from a table.
+        """The history, from the command line or from a table.
 
-        A table may hold items that the model does not know, which is told; who writes an item
-        out means it, and gets an error later.
+        Unknown items of a table are logged; one on the command line is an error later.
 
         Raises:
             ConfigError: If it is given in neither way, or in both.
         """
         if (user is None) != (data is None):
-            raise ConfigError("--user and --data go together: whose history, and from which table")
+            raise ConfigError("--user and --data go together; give both or neither")
         if bool(written) == (data is not None):
             raise ConfigError("give a history by ITEM=COUNT ..., or by --data TABLE --user ID")
         if data is not None and user is not None:
@@ -213,15 +189,15 @@ class Asked:
         return options.parse_weights(written or [], self.ids, 1.0, "ITEM or ITEM=COUNT")
 
     def disliked(self, written: list[str] | None) -> dict[Any, float] | None:
-        """Dislikes as written out."""
+        """Confidences of disliked items from the command line."""
         if not written:
             return None
-        missing = full_dislike(self.recommender.scorer_.network.config)
-        return options.parse_weights(written, self.ids, missing, "ITEM or ITEM=WEIGHT")
+        weight = self.answers.full_dislike
+        return options.parse_weights(written, self.ids, weight, "ITEM or ITEM=WEIGHT")
 
 
 def _for_all(
-    asked: Asked,
+    asked: ModelOnDisk,
     reading: Reading,
     data: str,
     out: Path,
@@ -237,7 +213,7 @@ def _for_all(
     with console.progress_bar() as progress:
         task = progress.add_task("recommending", total=table.n_users)
         n_rows = write_recommendations(
-            asked.recommender,
+            asked.answers,
             histories,
             table.user_ids,
             out,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli import console, options
-from cfnade.cli.cmd_recommend import Asked as AskedModel
-from cfnade.cli.cmd_recommend import Exclude, Model, N, Only
+from cfnade.cli.cmd_recommend import Exclude, Model, ModelOnDisk, N, Only
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors, spark_session
@@ -20,7 +19,7 @@ from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
 from cfnade.scale.shard_training import train_on_spark, train_prepared
 from cfnade.scale.source import Columns
-from cfnade.scale.spark_scoring import PARTITIONS, Asked, score, score_prepared
+from cfnade.scale.spark_scoring import PARTITIONS, ScoringOptions, score, score_prepared
 from cfnade.storage.folder import check_place
 
 if TYPE_CHECKING:
@@ -199,8 +198,8 @@ def score_command(
 ) -> None:
     """Recommend for all users of a table, on Spark."""
     out = own_folder(out)
-    known = AskedModel(model)
-    asked = Asked(
+    known = ModelOnDisk(model)
+    asked = ScoringOptions(
         n, not include_seen, known.items(exclude), None if only is None else known.items(only)
     )
     columns = Columns(user_col, item_col, count_col, events)

@@ -1,4 +1,4 @@
-"""The command `serve`: a saved model over HTTP, with a page to try it on."""
+"""The command `serve`: a saved model over HTTP, with a page to try it."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ def serve_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(help="Processes that answer.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Worker processes.", min=1)] = 1,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(help=f"File with a key that requests must carry; or set {KEY_VARIABLE}."),
+        typer.Option(help=f"File with the API key; or set {KEY_VARIABLE}."),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Web page elsewhere that may ask; repeatable."),
+        typer.Option(
+            metavar="URL", help="Origin of a web page that may send requests; repeatable."
+        ),
     ] = None,
     watch: Annotated[
-        float, typer.Option(help="Seconds between looks for a new model; 0 waits for SIGHUP.")
+        float, typer.Option(help="Seconds between checks for a new model; 0 waits for SIGHUP.")
     ] = 1.0,
-    max_n: Annotated[int, typer.Option(help="Items that a request may ask for.", min=1)] = 100,
-    max_history: Annotated[int, typer.Option(help="Items in a history.", min=1)] = 1_000,
-    max_batch: Annotated[int, typer.Option(help="Histories in one request.", min=1)] = 64,
-    max_body: Annotated[int, typer.Option(help="Bytes of a request.", min=1)] = 1 << 20,
-    together: Annotated[
-        int, typer.Option(help="Waiting histories that are answered in one pass.", min=1)
-    ] = 32,
+    max_n: Annotated[int, typer.Option(help="Most items in an answer.", min=1)] = 100,
+    max_history: Annotated[int, typer.Option(help="Most items in a history.", min=1)] = 1_000,
+    max_batch: Annotated[int, typer.Option(help="Most histories in one request.", min=1)] = 64,
+    max_body: Annotated[int, typer.Option(help="Most bytes of a request.", min=1)] = 1 << 20,
+    together: Annotated[int, typer.Option(help="Most histories answered in one pass.", min=1)] = 32,
 ) -> None:
-    """Serve recommendations over HTTP, and a page at / to try them on.
+    """Serve recommendations over HTTP, with a page at / to try them.
 
-    No torch is needed, and nothing of a request is kept or logged. A new model in the same folder
-    is taken over while the service runs; one that cannot be used is refused and the old one
-    stays. Needs the extra `serve`.
+    Requests are neither stored nor logged. A new model in the same folder replaces the old one
+    while the service runs; a damaged one is refused. Needs the extra `serve`, but no torch.
     """
     try:
         import httptools  # noqa: F401
@@ -61,10 +60,10 @@ def serve_command(
     except ImportError as error:
         raise MissingExtraError(str(error.name), "serve", "serving a model") from error
     from cfnade.serve.run import run
-    from cfnade.serve.service_settings import Limits, ServeSettings
+    from cfnade.serve.service_settings import RequestLimits, ServeSettings
 
     if workers > 1 and sys.platform == "win32":
-        raise ConfigError("several workers need a system that can share a socket; use --workers 1")
+        raise ConfigError("Windows cannot share a socket between workers; use --workers 1")
     settings = ServeSettings(
         model=model,
         host=host,
@@ -74,16 +73,16 @@ def serve_command(
         allowed_origins=tuple(allow_origin or ()),
         watch_seconds=watch,
         most_together=together,
-        limits=Limits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
+        limits=RequestLimits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
     )
     run(settings, console.say)
 
 
 def _api_key(file: Path | None) -> str | None:
-    """The key: from a file, so that no list of processes shows it, or from the environment."""
+    """Read the key from a file or the environment; an option would show in process lists."""
     if file is None:
         return os.environ.get(KEY_VARIABLE) or None
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the API key in {file} cannot be read: {error}") from error
+        raise ConfigError(f"cannot read the API key in {file}: {error}") from error

@@ -128,9 +128,9 @@ def calibration_table(comparison: Comparison) -> Table | None:
     table = Table(
         title=f"{escape(comparison.dataset)}: probabilities of held-out items, "
         f"{judged[0][1].base_rate:.3%} of the pairs",
-        caption="calibrated: the probability of recommend --probability; the others are the "
-        "network's own scores. Brier skill: 1 is perfect, 0 is as good as the base rate. ECE: "
-        "mean distance from the observed rate, lower is better.",
+        caption="calibrated: what recommend shows; the others are the network's own scores. Brier "
+        "skill: 1 is perfect, 0 is as good as the base rate. ECE: mean distance from the observed "
+        "rate, lower is better.",
         caption_justify="left",
     )
     for name in ("model", "probability"):
@@ -175,26 +175,33 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 def recommendation_table(found: list[dict[str, Any]]) -> Table:
-    """Recommended items, best first, with reasons if known."""
+    """Recommended items, best first, with their reasons if known."""
     table = Table()
     table.add_column("", justify="right")
     table.add_column("item")
-    table.add_column("score", justify="right")  # `probability` in JSON: the network's sigmoid
-    has_calibrated = any("calibrated" in entry for entry in found)
-    if has_calibrated:
-        table.add_column("probability", justify="right")
+    value = shown_value(found)
+    table.add_column(value, justify="right")
     has_reasons = any("because" in entry for entry in found)
     if has_reasons:
         table.add_column("because of")
     for place, entry in enumerate(found, start=1):
-        cells = [str(place), escape(_label(entry)), f"{entry['probability']:.3f}"]
-        if has_calibrated:
-            known = entry["calibrated"]
-            cells.append("" if known is None else f"{known:.2%}")
+        cells = [str(place), escape(_label(entry)), _value(entry, value)]
         if has_reasons:
             cells.append(escape(", ".join(_label(reason) for reason in entry["because"])))
         table.add_row(*cells)
     return table
+
+
+def shown_value(entries: list[dict[str, Any]]) -> str:
+    """The number to show: `probability`, or `score` if the model has no calibrator."""
+    return "probability" if any(e["probability"] is not None for e in entries) else "score"
+
+
+def _value(entry: dict[str, Any], value: str, sign: str = "") -> str:
+    """A probability in percent, empty for an item of the history; or a score."""
+    if value == "score":
+        return f"{entry['score']:{sign}.3f}"
+    return "" if entry[value] is None else f"{entry[value]:{sign}.2%}"
 
 
 def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
@@ -209,22 +216,18 @@ def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
 
 
 def explanation_table(explained: dict[str, Any]) -> Table:
-    """Effect of each entry of a history on an item, largest first."""
+    """The effect of each entry of a history on an item, largest first."""
+    value = shown_value([explained])
     table = Table(
-        title=escape(f"{_label(explained)}: score {explained['probability']:.3f}"),
-        caption="With the entry, less without it.",
+        title=escape(f"{_label(explained)}: {value} {_value(explained, value)}"),
+        caption="Effect: the value with the entry, minus the value without it.",
         caption_justify="left",
     )
     table.add_column("entry of the history")
-    table.add_column("logit", justify="right")
-    table.add_column("score", justify="right")
+    table.add_column(f"effect on {value}", justify="right")
     for effect in explained["effects"]:
         kind = "" if effect["liked"] else " (disliked)"
-        table.add_row(
-            escape(_label(effect) + kind),
-            f"{effect['logit']:+.3f}",
-            f"{effect['probability']:+.3f}",
-        )
+        table.add_row(escape(_label(effect) + kind), _value(effect, value, "+"))
     return table
 
 

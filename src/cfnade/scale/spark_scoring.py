@@ -1,7 +1,7 @@
 """Batch scoring on Spark: recommendations for every history, by numpy alone on the executors.
 
 The model's folder is shipped once to each executor and memory-mapped there, so that its Python
-workers share the weights; a batch of users at a time goes through `ImplicitCFNADE.recommend`.
+workers share the weights; a batch of users at a time goes through `Answers.recommend`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.answer.recommendation_file import as_columns
+from cfnade.answer.recommend import Answers
+from cfnade.answer.recommendation_file import COLUMNS, as_columns
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.interactions import as_count_matrix, places_among
 from cfnade.errors import DataError
@@ -40,12 +41,8 @@ PARTITIONS = 200
 """Default number of partitions of users; a lost executor's partitions are repeated."""
 
 
-COLUMNS = ("user_id", "item_id", "rank", "probability")
-"""Of what is written."""
-
-
 @dataclass(frozen=True)
-class Asked:
+class ScoringOptions:
     """What to recommend: as in `ImplicitCFNADE.recommend`, the same for all users."""
 
     n: int = 10
@@ -54,7 +51,7 @@ class Asked:
     items: Sequence[Any] | None = None
 
     def filters(self) -> dict[str, Any]:
-        """As keywords of `recommend`."""
+        """As keywords of `Answers.queries`."""
         return {name: value for name, value in vars(self).items() if name != "n"}
 
 
@@ -74,7 +71,7 @@ def score(
     frame: DataFrame,
     model: str | Path,
     out: str | Path,
-    asked: Asked | None = None,
+    asked: ScoringOptions | None = None,
     columns: Columns | None = None,
     *,
     from_text: bool = False,
@@ -85,8 +82,8 @@ def score(
     Args:
         frame: One row per event, or rows with counts, from any source of Spark.
         model: Folder of a saved model, on the driver.
-        out: Folder of Parquet files with the columns `user_id`, `item_id`, `rank` (from 1) and
-            `probability`; where the executors can write it.
+        out: Folder of Parquet files with the columns `user_id`, `item_id`, `rank` (from 1),
+            `score` and `probability` (null where there is none); where the executors can write.
         asked: How many items, and which.
         columns: Which columns hold what; those not named are recognised.
         from_text: Whether all values are text, as in a CSV.
@@ -124,7 +121,9 @@ def score(
         .agg(F.sort_array(F.collect_list(F.when(is_known, F.struct("code", "n")))).alias("known"))
         .select("user_id", F.col("known.code").alias("items"), F.col("known.n").alias("counts"))
     )
-    written = _recommend(histories, Path(model), own_folder(out), asked or Asked(), catalogue)
+    written = _recommend(
+        histories, Path(model), own_folder(out), asked or ScoringOptions(), catalogue
+    )
     n_unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
     if n_unknown == n_pairs:
         raise DataError(
@@ -141,7 +140,7 @@ def score_prepared(
     folder: str | Path,
     model: str | Path,
     out: str | Path,
-    asked: Asked | None = None,
+    asked: ScoringOptions | None = None,
 ) -> Scored:
     """Recommend for every user of a prepared folder, by all of their items, held out or not.
 
@@ -177,7 +176,12 @@ def score_prepared(
     with _a_task_for_each_file(session):
         return Scored(
             *_recommend(
-                histories, Path(model), own_folder(out), asked or Asked(), catalogue, column_of
+                histories,
+                Path(model),
+                own_folder(out),
+                asked or ScoringOptions(),
+                catalogue,
+                column_of,
             )
         )
 
@@ -209,7 +213,7 @@ def _recommend(
     histories: DataFrame,
     model: Path,
     out: Path,
-    asked: Asked,
+    asked: ScoringOptions,
     catalogue: Catalogue,
     column_of: NDArray[np.integer] | None = None,
 ) -> tuple[int, int]:
@@ -225,7 +229,7 @@ def _recommend(
     user_type = histories.schema["user_id"].dataType.simpleString()
     schema = (
         f"user_id {user_type}, item_id {'bigint' if _are_numbers(catalogue) else 'string'}, "
-        "rank int, probability float"
+        "rank int, score float, probability float"
     )
     name = _ship(histories.sparkSession, model)
     task = partial(_recommend_batches, archive=name, asked=asked, column_of=column_of)
@@ -279,33 +283,46 @@ def _ship(session: SparkSession, model: Path) -> str:
 
 
 def _recommend_batches(
-    batches: Iterable[Any], *, archive: str, asked: Asked, column_of: NDArray[np.integer] | None
+    batches: Iterable[Any],
+    *,
+    archive: str,
+    asked: ScoringOptions,
+    column_of: NDArray[np.integer] | None,
 ) -> Iterator[Any]:
     """One task: from `user_id`, `items` and `counts` to recommendations, in Arrow."""
     import pyarrow as pa
     from pyspark import SparkFiles
 
-    model = _model(SparkFiles.get(archive))
+    answers = _answers(SparkFiles.get(archive))
+    item_ids = answers.catalogue.ids
     with limited_threads(1):  # one task per core
         for batch in batches:
             table = pa.Table.from_batches([batch])
             if table.num_rows == 0:
                 continue
-            rows = lists_to_rows(table, "items", "counts", model.n_features_in_)
+            rows = lists_to_rows(table, "items", "counts", len(item_ids))
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
             users = table.column("user_id").to_numpy()
-            ids, scores = model.recommend(users, as_count_matrix(rows), asked.n, **asked.filters())
-            columns = as_columns(users, ids, scores)
+            found = [
+                answer
+                for queries in answers.queries(as_count_matrix(rows), asked.n, **asked.filters())
+                for answer in answers.recommend(queries)
+            ]
+            columns = as_columns(users, found, item_ids)
             if len(columns["rank"]):
                 types = {
                     "user_id": table.schema.field("user_id").type,
-                    "item_id": pa.int64() if _are_numbers(model.catalogue_) else pa.string(),
+                    "item_id": pa.int64() if _are_numbers(answers.catalogue) else pa.string(),
                     "rank": pa.int32(),
+                    "score": pa.float32(),
                     "probability": pa.float32(),
                 }
                 yield pa.RecordBatch.from_pydict(
-                    {name: pa.array(columns[name]).cast(kind) for name, kind in types.items()}
+                    {
+                        name: pa.array(columns[name], from_pandas=True).cast(kind)
+                        for name, kind in types.items()
+                    }
                 )
 
 
@@ -315,6 +332,6 @@ def _are_numbers(catalogue: Catalogue) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _model(folder: str) -> ImplicitCFNADE:
-    """The model, mapped once per worker."""
-    return ImplicitCFNADE.load(folder, verify=False)
+def _answers(folder: str) -> Answers:
+    """The answers of the model, mapped once per worker."""
+    return ImplicitCFNADE.load(folder, verify=False).answers_

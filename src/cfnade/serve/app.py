@@ -1,4 +1,4 @@
-"""The HTTP application: paths, what each does, and what surrounds them."""
+"""The HTTP application: its paths, handlers and middleware."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cfnade.serve import scoring
 from cfnade.serve.batching import Batcher
 from cfnade.serve.guards import ApiKey, Observed, read_body
 from cfnade.serve.loaded import LoadedModel, Stamp
@@ -36,21 +35,24 @@ from cfnade.serve.problems import (
     json_response,
     overloaded,
 )
-from cfnade.serve.service_settings import Limits, ServeSettings
+from cfnade.serve.service_settings import RequestLimits, ServeSettings
 from cfnade.serve.wire import RecommendRequest, Requests
 
 Request_ = TypeVar("Request_", bound=BaseModel)
 _Asked: TypeAlias = tuple[LoadedModel, RecommendRequest]
 
 LONG_BODY = 1 << 14
-"""Bytes of a body that is checked in a thread; a shorter one is checked sooner than handed over."""
+"""Bytes above which a body is checked in a thread; handing over a shorter one takes longer."""
+
+MOST_EFFORT = 1 << 16
+"""Of one pass, see `RecommendRequest.effort`: some ten milliseconds at the paper's scale."""
 
 N_FOUND = 20
-"""Items that a search gives unless told otherwise."""
+"""Default number of items that a search gives."""
 
 
 class Service:
-    """One worker's model, queue and figures, and what it does on each path."""
+    """One worker's model, queue and metrics, with a handler for each path."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
@@ -63,8 +65,8 @@ class Service:
             self._answer_together,
             most_together=settings.most_together,
             most_waiting=settings.limits.waiting,
-            cost=lambda asked: scoring.effort(asked[1]),
-            most_cost=scoring.MOST_EFFORT,
+            cost=lambda asked: asked[1].effort(),
+            most_cost=MOST_EFFORT,
             on_batch=self.metrics.together.observe,
         )
         self._document: tuple[Stamp, bytes] | None = None
@@ -103,12 +105,12 @@ class Service:
         """`POST /v1/explain`."""
         asked = await self._read(request, self.requests.explain)
         asked.check()
-        return await self._answer_about_item(scoring.explain, asked)
+        return await self._answer_about_item(LoadedModel.explain, asked)
 
     async def similar(self, request: Request) -> Response:
         """`POST /v1/similar`."""
         asked = await self._read(request, self.requests.similar)
-        return await self._answer_about_item(scoring.similar, asked)
+        return await self._answer_about_item(LoadedModel.similar, asked)
 
     # Items and the model -----------------------------------------------------------------------
 
@@ -121,10 +123,10 @@ class Service:
         return json_response({"items": found, "n_found": n_found, "unknown": []})
 
     async def look_up(self, request: Request) -> Response:
-        """`POST /v1/items:lookup`: a body, as addresses end up in the logs of proxies."""
+        """`POST /v1/items:lookup`; ids are in the body, as proxies log addresses."""
         asked = await self._read(request, self.requests.lookup)
         loaded = self.source.current
-        columns, unknown = loaded.columns([str(item) for item in asked.items])
+        columns, unknown = loaded.columns(asked.items)
         found = [loaded.items[column] for column in columns]
         return json_response({"items": found, "n_found": len(found), "unknown": unknown})
 
@@ -139,7 +141,7 @@ class Service:
                 "n_items": loaded.n_items,
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
-                "network": asdict(loaded.network.config),
+                "network": asdict(loaded.model.scorer_.network.config),
                 "metrics": {"validation_mpr": loaded.model.validation_mpr_},
                 "refused": self.source.refused,
                 "limits": asdict(self.limits),
@@ -154,7 +156,7 @@ class Service:
         return json_response({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """`GET /readyz`: there is a model, and the queue has room."""
+        """`GET /readyz`: the queue has room."""
         if self.batcher.is_full:
             raise overloaded()
         return json_response({"status": "ready"})
@@ -164,7 +166,7 @@ class Service:
         return self.metrics.response()
 
     async def openapi(self, request: Request) -> Response:
-        """`GET /openapi.json`, with examples that work on the model in use."""
+        """`GET /openapi.json`, with examples for the model in use."""
         loaded = self.source.current
         if self._document is None or self._document[0] != loaded.stamp:
             self._document = (
@@ -173,7 +175,7 @@ class Service:
             )
         return _json(self._document[1])
 
-    # What they share ---------------------------------------------------------------------------
+    # Shared ------------------------------------------------------------------------------------
 
     async def _read(self, request: Request, kind: type[Request_]) -> Request_:
         body = await read_body(request, self.limits.body_bytes)
@@ -185,12 +187,12 @@ class Service:
             raise invalid_request(error) from None
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
-        """Answers, each by the model that was there when it was asked for."""
+        """Answer requests, each by the model that was in use when it came."""
         answers: dict[int, bytes] = {}
         n_unknown = 0
         for loaded in dict.fromkeys(loaded for loaded, _ in asked):
             places = [place for place, (theirs, _) in enumerate(asked) if theirs is loaded]
-            found = scoring.recommend(loaded, [asked[place][1] for place in places])
+            found = loaded.recommend([asked[place][1] for place in places])
             n_unknown += sum(len(answer["unknown"]) for answer in found)
             answers.update(zip(places, map(as_json, found), strict=True))
         if n_unknown:
@@ -207,7 +209,7 @@ class Service:
                 404,
                 "unknown_item",
                 f"the model does not know this item ({loaded.n_items:,} items)",
-                "look for its id with /v1/items?q=NAME",
+                "find its id with /v1/items?q=NAME",
             )
         return json_response(found)
 
@@ -231,35 +233,28 @@ def _json(content: bytes) -> Response:
     return Response(content, media_type="application/json")
 
 
-def _search(request: Request, limits: Limits) -> tuple[str, int]:
-    """What `GET /v1/items` is asked for."""
+def _search(request: Request, limits: RequestLimits) -> tuple[str, int]:
+    """Read the parameters of `GET /v1/items`."""
     asked = request.query_params
-    strange = sorted(set(asked) - {"q", "n"})
+    extra = sorted(set(asked) - {"q", "n"})
     query, text = asked.get("q", ""), asked.get("n", str(min(N_FOUND, limits.n)))
     n = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     fault = None
-    if strange:
-        fault = f"{strange[0][:40]}: there is no such parameter"
+    if extra:
+        fault = f"{extra[0][:40]}: unknown parameter"
     elif any(len(asked.getlist(name)) > 1 for name in asked):
-        fault = "a parameter is there twice"
+        fault = "a parameter is given twice"
     elif len(query) > limits.query:
         fault = f"q: at most {limits.query} characters"
     elif not 1 <= n <= limits.n:
-        fault = f"n: a whole number from 1 to {limits.n}"
+        fault = f"n: must be a whole number from 1 to {limits.n}"
     if fault is not None:
         raise RequestError(422, "invalid_request", fault, "see /openapi.json for the parameters")
     return query, n
 
 
 def build_app(service: Service) -> Starlette:
-    """Put the paths of a service together.
-
-    Args:
-        service: With its model loaded.
-
-    Returns:
-        The ASGI application.
-    """
+    """Build the ASGI application of a service."""
     get, post = ["GET"], ["POST"]
     routes = [
         Route("/v1/recommend", service.recommend, methods=post),

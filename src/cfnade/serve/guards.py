@@ -1,4 +1,4 @@
-"""What surrounds every request: a key, figures, and no error that leaves as a trace."""
+"""Middleware around every request: the API key, metrics, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from cfnade.serve.problems import RequestError
 logger = logging.getLogger(__name__)
 
 PROTECTED = ("/v1/", "/metrics")
-"""Where a key is asked for; the page itself and the probes of a supervisor do without."""
+"""Paths that need the key; the page itself and health checks do not."""
 
 HUNG_UP = 499
-"""Counted for a client that has gone before its request was all there; as nginx does."""
+"""Status that is counted for a client that disconnects early, as nginx does."""
 
-_READ_ON = 1 << 24  # bytes thrown away: who is cut off while sending never reads the answer
+_READ_ON = 1 << 24  # bytes read and dropped: a client cut off while sending sees no answer
 
 
 class Observed:
-    """Counts and times requests; whatever goes wrong unforeseen ends in JSON and status 500.
+    """Counts and times requests; an unexpected error becomes JSON with status 500.
 
-    The log tells where it went wrong, not what was asked: an exception's own text may hold
-    items of somebody's history.
+    The log says where the error happened, without its text, which may hold private items.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: frozenset[str]) -> None:
@@ -61,7 +60,7 @@ class Observed:
                     500,
                     "internal_error",
                     "the service failed on this request",
-                    "try again; the log of the service says where it failed",
+                    "try again; the log of the service has the place of the error",
                 )
                 await problem.response()(scope, receive, observe)
         path = scope["path"] if scope["path"] in self.paths else "other"
@@ -70,14 +69,14 @@ class Observed:
 
 
 class ApiKey:
-    """Turns away what does not carry the key, as a bearer token or as X-API-Key."""
+    """Refuses requests without the key, as a bearer token or as X-API-Key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self.app = app
         self.key = key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, if it may pass."""
+        """Pass a request on if it has the key."""
         if scope["type"] == "http" and scope["path"].startswith(PROTECTED):
             headers = dict(scope["headers"])
             kind, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -86,7 +85,7 @@ class ApiKey:
                 problem = RequestError(
                     401,
                     "unauthorized",
-                    "this service asks for an API key",
+                    "this service needs an API key",
                     "send it as Authorization: Bearer KEY, or as X-API-Key: KEY",
                     {"www-authenticate": "Bearer"},
                 )
@@ -96,10 +95,10 @@ class ApiKey:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body of a JSON request, and no more of it than is taken.
+    """Read the body of a JSON request.
 
     Raises:
-        RequestError: If it is too large, or not said to be JSON.
+        RequestError: If it is too large, or its content type is not JSON.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -109,8 +108,8 @@ async def read_body(request: Request, most: int) -> bytes:
             "the body must be JSON",
             "send it with the header Content-Type: application/json",
         )
-    told = request.headers.get("content-length", "0")
-    if told.isdigit() and int(told) > most + _READ_ON:
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > most + _READ_ON:
         raise too_large(most)
     parts: list[bytes] = []
     size = 0
@@ -126,7 +125,7 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def too_large(most: int) -> RequestError:
-    """A body beyond the limit."""
+    """The error of a body beyond the limit."""
     return RequestError(
         413,
         "body_too_large",
@@ -137,7 +136,7 @@ def too_large(most: int) -> RequestError:
 
 
 def _where(error: BaseException) -> str:
-    """Type of an exception and the lines it passed, without its text."""
+    """Type of an exception and its last stack frames, without its text."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     lines = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
     return f"{type(error).__name__} at {lines}"

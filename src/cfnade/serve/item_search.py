@@ -1,4 +1,4 @@
-"""Finds items by name or id, as somebody types."""
+"""Finds items by name or id, as the user types."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 
 
 class ItemSearch:
-    """All names as one text, so that looking through them is one pass in C.
+    """All names as one text, so that a search is one pass in C.
 
-    Every word of a search must be in an item's name or id. Those whose name begins with the
-    search come first, then those with a word that does, then the rest; among equals those
-    with most watchers.
+    Every word of the query must be in an item's name or id. Names that begin with the query come
+    first, then names with a word that does, then the rest; among equals the most popular.
     """
 
     def __init__(
         self, names: Sequence[str], ids: Sequence[str], n_watchers: NDArray[np.integer]
     ) -> None:
         order = np.argsort(-np.asarray(n_watchers), kind="stable")
-        self.columns: list[int] = order.tolist()  # those with most watchers first, as the lines
+        self.columns: list[int] = order.tolist()  # most popular first, as the lines
         self.lines = [
             _folded(names[c]) if names[c] == ids[c] else f"{_folded(names[c])}\t{_folded(ids[c])}"
             for c in self.columns
@@ -33,11 +32,11 @@ class ItemSearch:
         self.ends = list(accumulate(len(line) + 1 for line in self.lines))  # in the text
 
     def find(self, query: str, n: int) -> tuple[list[int], int]:
-        """Columns of at most n items, best first, and how many match.
+        """Columns of at most n items, best first, and the number of matches.
 
         Args:
-            query: What was typed; nothing gives the items with most watchers.
-            n: At most so many.
+            query: The words; empty for the most popular items.
+            n: Most items to find.
         """
         wanted = " ".join(_folded(query).split())
         if not wanted:
@@ -50,7 +49,7 @@ class ItemSearch:
         return [self.columns[place] for place in best], len(found)
 
     def _with(self, word: str) -> list[int]:
-        """Places of the lines that hold a word."""
+        """Places of the lines that contain a word."""
         places = []
         at = self.text.find(word)
         while at >= 0:
@@ -68,7 +67,7 @@ class ItemSearch:
 
 
 def _folded(text: str) -> str:
-    """Without case, accents and breaks: Café and CAFE are found by cafe."""
+    """Without case, accents and line breaks: cafe finds Café and CAFE."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(sign for sign in apart if not unicodedata.combining(sign))
     return " ".join(kept.split())

@@ -1,52 +1,57 @@
-"""A saved model made ready to serve: loaded, its items written as JSON has them, and tried out."""
+"""A saved model made ready to serve: requests become queries, answers become JSON."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cfnade.answer.explain import as_numbers
+from cfnade.answer.filters import ItemSets
+from cfnade.answer.recommend import Answers, Query
 from cfnade.errors import ArtifactError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.model.inference import NumpyNetwork
 from cfnade.serve.item_search import ItemSearch
+from cfnade.serve.wire import ExplainRequest, HistoryRequest, RecommendRequest, SimilarRequest
 from cfnade.storage.folder import FILES, MODEL
 
 Stamp = tuple[tuple[int, int, int], ...]
-"""What tells one state of a folder from another."""
+"""Identifies one state of a folder."""
 
 _TRIES = 3
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model that answers; never changed, only replaced."""
+    """A model that answers requests; never changed, only replaced."""
 
     model: ImplicitCFNADE
-    """The model itself."""
 
     name: str
     """Of its folder."""
 
     stamp: Stamp
-    """Of the folder as it was loaded."""
+    """Of the folder when it was loaded."""
 
     version: str
-    """The first figures of the checksum that `model.json` has of itself."""
+    """First digits of the checksum in `model.json`."""
 
     loaded_at: str
-    """When, in UTC."""
+    """Time of loading, in UTC."""
 
-    @property
-    def network(self) -> NumpyNetwork:
-        """The trained network."""
-        return self.model.scorer_.network
+    @cached_property
+    def answers(self) -> Answers:
+        """Answers queries."""
+        return self.model.answers_
 
     @property
     def n_items(self) -> int:
@@ -55,13 +60,13 @@ class LoadedModel:
 
     @cached_property
     def ids(self) -> list[Any]:
-        """Each item's id as the model has it."""
+        """Each item's id."""
         found: list[Any] = self.model.catalogue_.ids.tolist()
         return found
 
     @cached_property
     def items(self) -> list[dict[str, Any]]:
-        """Each item as JSON has it: id and name."""
+        """Each item's id and name for JSON."""
         catalogue = self.model.catalogue_
         names = catalogue.ids.tolist() if catalogue.names is None else catalogue.names.tolist()
         return [
@@ -71,7 +76,7 @@ class LoadedModel:
 
     @cached_property
     def column_of(self) -> dict[str, int]:
-        """Column of each id, written as text; where a text means two ids, that which is text."""
+        """Column of each id as text; an id that is text wins over another that reads the same."""
         columns = {str(item): column for column, item in enumerate(self.ids)}
         columns.update({item: c for c, item in enumerate(self.ids) if isinstance(item, str)})
         return columns
@@ -87,38 +92,111 @@ class LoadedModel:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether it turns scores into honest probabilities."""
+        """Whether it gives probabilities."""
         return self.model.calibrator_ is not None
 
-    def columns(self, items: list[str]) -> tuple[list[int], list[str]]:
-        """Columns of the items that are known, and the others."""
-        known = [self.column_of[item] for item in items if item in self.column_of]
-        return known, [item for item in items if item not in self.column_of]
+    def columns(self, items: Iterable[str | int]) -> tuple[list[int], list[str]]:
+        """Columns of the known items, and the unknown items."""
+        texts = [str(item) for item in items]
+        known = [self.column_of[item] for item in texts if item in self.column_of]
+        return known, [item for item in texts if item not in self.column_of]
 
+    # Answers, as docs/json.md describes them -----------------------------------------------------
 
-def stamp_of(folder: Path) -> Stamp | None:
-    """The state of a folder; None while a file of the model is missing."""
-    try:
-        states = [(folder / name).stat() for name in (MODEL, *FILES)]
-    except OSError:
-        return None
-    return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
+    def recommend(self, requests: Sequence[RecommendRequest]) -> list[dict[str, Any]]:
+        """Answer requests together, in one pass; see `wire.Recommendations`."""
+        read = [self._recommend_query(request) for request in requests]
+        answers = self.answers.recommend([query for query, _ in read])
+        return [
+            {**answer.to_json(self.items.__getitem__), "unknown": unknown}
+            for answer, (_, unknown) in zip(answers, read, strict=True)
+        ]
 
+    def explain(self, request: ExplainRequest) -> dict[str, Any] | None:
+        """Explain an item, see `wire.ExplainedItem`; None if it is unknown."""
+        column = self.column_of.get(str(request.item))
+        if column is None:
+            return None
+        fields, unknown = self._history(request)
+        effects = self.answers.effects(Query(**fields), np.array([column]))
+        return {**effects.explained(0, column, self.items.__getitem__), "unknown": unknown}
 
-def is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
-    """Whether a file is the same as before and has other content: it was not replaced."""
-    pairs = zip(before, after or (), strict=False)
-    return any(old != new and old[0] == new[0] for old, new in pairs)
+    def similar(self, request: SimilarRequest) -> dict[str, Any] | None:
+        """Find similar items, see `wire.Similar`; None if the item is unknown."""
+        column = self.column_of.get(str(request.item))
+        if column is None:
+            return None
+        excluded, unknown = self.columns(request.exclude)
+        only, more = self.columns(request.only or [])
+        ((columns, similarities),) = self.answers.similar_items(
+            np.array([column]),
+            request.n,
+            None if request.only is None else ItemSets(np.array(only, dtype=np.int64)),
+            ItemSets(np.array([column, *excluded])),
+        )
+        found = [
+            {**self.items[place], "similarity": similarity}
+            for place, similarity in zip(columns.tolist(), as_numbers(similarities), strict=True)
+        ]
+        return {
+            **self.items[column],
+            "similar": found,
+            "unknown": list(dict.fromkeys([*unknown, *more])),
+        }
+
+    def _recommend_query(self, request: RecommendRequest) -> tuple[Query, list[str]]:
+        """The query of a request, and its unknown items."""
+        fields, unknown = self._history(request)
+        if request.exclude:
+            excluded, more = self.columns(request.exclude)
+            fields["exclude"] = np.array(excluded, dtype=np.int64)
+            unknown += more
+        if request.only is not None:
+            only, more = self.columns(request.only)
+            fields["only"] = np.array(only, dtype=np.int64)
+            unknown += more
+        query = Query(
+            **fields,
+            n=request.n,
+            include_seen=request.include_seen,
+            explain=request.explain,
+            spread=request.spread,
+        )
+        return query, list(dict.fromkeys(unknown))
+
+    def _history(self, request: HistoryRequest) -> tuple[dict[str, Any], list[str]]:
+        """History and dislikes as fields of a query, and the unknown items."""
+        history = request.history
+        liked, counts, unknown = self._by_column(list(history), history.values())
+        fields = {"liked": liked, "counts": counts}
+        if request.disliked:
+            dislikes = request.dislikes(self.answers.full_dislike)
+            columns, confidences, more = self._by_column(list(dislikes), dislikes.values())
+            fields |= {"disliked": columns, "confidences": confidences}
+            unknown += more
+        return fields, unknown
+
+    def _by_column(
+        self, items: list[str], values: Iterable[float]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
+        """Known items with a value above 0, in the order of columns; and the unknown items."""
+        places = map(self.column_of.get, items, repeat(-1))
+        columns = np.fromiter(places, dtype=np.int64, count=len(items))
+        value = np.fromiter(values, dtype=np.float64, count=len(items))
+        is_known = columns >= 0
+        unknown = [] if is_known.all() else [items[i] for i in np.flatnonzero(~is_known)]
+        kept = np.flatnonzero(is_known & (value > 0))
+        kept = kept[np.argsort(columns[kept])]
+        return columns[kept], value[kept], unknown
 
 
 def load(folder: Path) -> LoadedModel:
-    """Load a model, checksums compared.
+    """Load a model and compare its checksums.
 
-    A folder that is being replaced may be refused in that very moment, or change in between; it
-    is then looked at again.
+    A folder that is being replaced at this moment is tried again.
 
     Raises:
-        ArtifactError: If there is none or it cannot be used.
+        ArtifactError: If there is no model or it cannot be used.
     """
     for tries_left in reversed(range(_TRIES)):
         before = stamp_of(folder)
@@ -136,11 +214,26 @@ def load(folder: Path) -> LoadedModel:
             version = str(described.get("sha256", ""))[:12]
             model.scorer_.network.keep_output_by_unit()
             return LoadedModel(model, folder.resolve().name, before, version, now)
-    raise ArtifactError(f"the model in {folder} changed while it was read; leave it as it is")
+    raise ArtifactError(f"the model in {folder} changed while it was loaded; try again")
+
+
+def stamp_of(folder: Path) -> Stamp | None:
+    """The state of a folder; None while a file of the model is missing."""
+    try:
+        states = [(folder / name).stat() for name in (MODEL, *FILES)]
+    except OSError:
+        return None
+    return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
+
+
+def is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
+    """Whether a file was overwritten instead of replaced."""
+    pairs = zip(before, after or (), strict=False)
+    return any(old != new and old[0] == new[0] for old, new in pairs)
 
 
 def _as_json(item: Any) -> str | int | float | bool:
-    """An id as JSON can hold it: numbers and texts as they are, anything else as text."""
+    """An id for JSON: numbers and text unchanged, anything else as text."""
     if isinstance(item, (bool, int, str)):
         return item
     if isinstance(item, (float, np.floating)) and math.isfinite(item):

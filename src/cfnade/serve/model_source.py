@@ -1,41 +1,45 @@
-"""The model that answers now, and how a new one takes its place."""
+"""The model in use, and how a new one replaces it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import gc
 import logging
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from cfnade.errors import ArtifactError
-from cfnade.serve.heap import give_back
 from cfnade.serve.loaded import LoadedModel, Stamp, is_changed_in_place, load, stamp_of
-from cfnade.serve.probe import check_answers
+from cfnade.serve.wire import ExplainRequest, RecommendRequest, SimilarRequest
 
 logger = logging.getLogger(__name__)
 
 Outcome: TypeAlias = Literal["loaded", "swapped", "refused"]
 
-RENAME = "; copy to a folder beside this one and rename that into place, never copy over it"
-"""What is added to a refusal: the weights in use are mapped from the folder."""
+RENAME = "; copy the model to another folder and rename that into place, never copy over it"
+"""Added to a refusal, because the weights in use are mapped from the folder."""
 
-IN_PLACE = "; a file in use was changed in place, which can end the service" + RENAME
-"""The same if the files are those in use, with other content."""
+IN_PLACE = "; a file in use was overwritten, which can crash the service" + RENAME
+"""Added instead if the files in use were overwritten."""
+
+_N_HISTORY = 5
 
 
 class ModelSource:
-    """Holds one model. A request takes it once and is answered by it, whatever comes after.
+    """Holds the model in use.
 
-    That goes for all histories of a batch too, also if they are answered in several passes.
+    A request takes the model once and is answered by it; so are all histories of a batch.
 
-    A new model is loaded and tried out in a thread of its own while the old one answers, and
-    takes its place by one assignment. One that cannot be used is refused, and not looked at
-    again until the folder changes.
+    A new model is loaded and tested in its own thread, then replaces the old one by one
+    assignment. A model that cannot be used is refused, and not tried again until the folder
+    changes.
     """
 
     def __init__(
@@ -43,32 +47,32 @@ class ModelSource:
     ) -> None:
         self.folder = folder
         self.refused: str | None = None
-        """Why the newest model in the folder was not taken; None if it was."""
+        """Why the newest model in the folder was refused; None if it is in use."""
         self._on_outcome = on_outcome
         self._refused_stamp: Stamp | None = None
         self._lock = threading.Lock()
         self._wake: asyncio.Event | None = None
-        self.current: LoadedModel = self._load()
+        self.current: LoadedModel = load_checked(folder)
         on_outcome("loaded")
 
-    def check(self, *, is_asked_for: bool = False) -> bool:
-        """Look at the folder, and take over a new model if there is one; blocks.
+    def check(self, *, is_forced: bool = False) -> bool:
+        """Load the model in the folder if it is new; blocks.
 
         Args:
-            is_asked_for: Load it even if it looks like the one in use or one that was refused.
+            is_forced: Load it even if it looks like the one in use or one that was refused.
 
         Returns:
-            Whether there is a new model.
+            Whether a new model is in use.
         """
         with self._lock:
             found = stamp_of(self.folder)
             known = (self.current.stamp, self._refused_stamp)
             if found == self.current.stamp:  # the old one was put back
                 self.refused = self._refused_stamp = None
-            if not is_asked_for and (found is None or found in known):
-                return False  # none, or in the middle of being replaced
+            if not is_forced and (found is None or found in known):
+                return False  # no model, or one that is being replaced
             try:
-                new = self._load()
+                new = load_checked(self.folder)
             except ArtifactError as error:
                 hint = IN_PLACE if is_changed_in_place(self.current.stamp, found) else RENAME
                 self.refused, self._refused_stamp = f"{error}{hint}", found
@@ -79,38 +83,108 @@ class ModelSource:
             self.refused = self._refused_stamp = None
             logger.warning("swapped model %s for %s", old.version, new.version)
             del old, new
-            give_back()
+            release_memory()
             self._on_outcome("swapped")
             return True
 
-    def ask(self) -> None:
-        """Have the folder looked at now, by the loop that watches it: what SIGHUP does."""
+    def wake(self) -> None:
+        """Make `watch` check the folder now, as SIGHUP asks for."""
         if self._wake is not None:
             self._wake.set()
 
     async def watch(self, seconds: float) -> None:
-        """Look at the folder again and again, never in the event loop's own thread.
+        """Check the folder repeatedly, in a thread.
 
         Args:
-            seconds: Between two looks; 0 looks once now, for what came while the service was
-                starting, and then only when asked.
+            seconds: Between two checks; 0 checks once now, in case a model came while the service
+                was starting, and then only after `wake`.
         """
         self._wake = asyncio.Event()
-        is_asked_for = False
+        is_forced = False
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="models") as thread:
             while True:
                 try:
-                    look = partial(self.check, is_asked_for=is_asked_for)
-                    await loop.run_in_executor(thread, look)
+                    await loop.run_in_executor(thread, partial(self.check, is_forced=is_forced))
                 except Exception as error:  # nothing may end the watch
-                    logger.error("looking for a new model failed: %s", type(error).__name__)
+                    logger.error("checking for a new model failed: %s", type(error).__name__)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), seconds or None)
-                is_asked_for = self._wake.is_set()
+                is_forced = self._wake.is_set()
                 self._wake.clear()
 
-    def _load(self) -> LoadedModel:
-        new = load(self.folder)
-        check_answers(new)
-        return new
+
+def load_checked(folder: Path) -> LoadedModel:
+    """Load a model and test its answers.
+
+    Raises:
+        ArtifactError: If it cannot be used.
+    """
+    new = load(folder)
+    check_answers(new)
+    return new
+
+
+def check_answers(loaded: LoadedModel) -> None:
+    """Ask a model a few requests and check the answers.
+
+    This also fills the model's caches, so that the first real request is fast.
+
+    Raises:
+        ArtifactError: If an answer is wrong.
+    """
+    try:
+        _ask(loaded)
+    except ArtifactError:
+        raise
+    except Exception as error:
+        raise ArtifactError(
+            f"the model cannot answer a first request ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _ask(loaded: LoadedModel) -> None:
+    columns, _ = loaded.search.find("", _N_HISTORY + 1)
+    texts = [str(loaded.ids[column]) for column in columns]
+    seen = list(dict.fromkeys(texts))  # two ids may read the same
+    history = dict.fromkeys(seen[1:], 3.0)
+    disliked: list[str | int] = [*seen[:1]]
+    requests = [
+        RecommendRequest(),
+        RecommendRequest(history=history, explain=True, spread=True),
+        RecommendRequest(history=history, disliked=disliked, explain=True),
+    ]
+    for request, answer in zip(requests, loaded.recommend(requests), strict=True):
+        n_left = loaded.n_items - len(request.history) - len(request.disliked)
+        found = answer["recommendations"]
+        scores = [entry["score"] for entry in found]
+        _check(len(found) == min(request.n, n_left), "has a wrong number of recommendations")
+        _check(all(score is not None and math.isfinite(score) for score in scores), "has no scores")
+        _check(scores == sorted(scores, reverse=True), "is not sorted by score")
+        chances = [entry["probability"] for entry in found if loaded.is_calibrated]
+        _check(all(p is not None and 0 <= p <= 1 for p in chances), "has no probabilities")
+    explained: Any = loaded.explain(ExplainRequest(history=history, item=seen[0]))
+    _check(math.isfinite(explained["score"]), "has an explanation without a score")
+    similar: Any = loaded.similar(SimilarRequest(item=seen[0]))
+    _check(len(similar["similar"]) == min(10, loaded.n_items - 1), "has too few similar items")
+
+
+def _check(is_right: bool, fault: str) -> None:
+    if not is_right:
+        raise ArtifactError(f"an answer of the model to a first request {fault}")
+
+
+def release_memory() -> None:
+    """Return unused memory to the system: loading takes more than serving."""
+    gc.collect()
+    _malloc_trim()(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], object]:
+    """Of glibc; without it the process keeps freed arrays of megabytes."""
+    try:
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library or system
+        return lambda pad: None
+    return trim

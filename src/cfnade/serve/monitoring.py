@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: how many, how long, how it ended; never of whom."""
+"""Metrics for Prometheus: counts, times and outcomes, never contents."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.responses import Response
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Where workers put their figures together; prometheus-client reads it when imported."""
+"""Folder in which workers share metrics; prometheus-client reads it when imported."""
 
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
 def count_as(place: int) -> None:
-    """Go on with the figures of the worker that had a place before.
+    """Continue the metrics of the worker that had this number before.
 
-    With files named by process, as is usual, those of every worker that ever died would stay and
-    be read for ever.
+    By default files are named by process, so those of dead workers would pile up.
     """
     of_place = values.MultiProcessValue(lambda: place)  # type: ignore[no-untyped-call]
     values.ValueClass = of_place
 
 
 class Metrics:
-    """The figures of one worker, or by their common folder of all."""
+    """Metrics of one worker, or of all through their shared folder."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -42,7 +41,7 @@ class Metrics:
         )
         self.seconds = Histogram(
             "cfnade_request_seconds",
-            "Seconds from a request's head to its answer.",
+            "Seconds from the head of a request to its answer.",
             ["path"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -54,7 +53,7 @@ class Metrics:
             registry=self.registry,
         )
         self.unknown = Counter(
-            "cfnade_unknown_items", "Items asked about and not known.", registry=self.registry
+            "cfnade_unknown_items", "Unknown items in requests.", registry=self.registry
         )
         self.models = Counter(
             "cfnade_models", "Models loaded, swapped or refused.", ["outcome"],
@@ -66,7 +65,7 @@ class Metrics:
         )  # fmt: skip
 
     def response(self) -> Response:
-        """All figures in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         registry = self.registry
         if os.environ.get(SHARED_FOLDER):
             registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made of the classes that check requests, so that it cannot differ."""
+"""The OpenAPI document, made from the classes that check requests."""
 
 from __future__ import annotations
 
@@ -9,40 +9,84 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cfnade.serve import wire
-from cfnade.serve.service_settings import Limits
+from cfnade.serve.service_settings import RequestLimits
 
 _REFERENCE = "#/components/schemas/{model}"
 _DESCRIPTION = (
-    "Recommendations for anybody's history of counts. There is no table of users: a request "
-    "carries all that is known, and nothing of it is kept or logged. Items that the model does "
-    "not know are told in `unknown`. Every error has a code, a message and what to do."
+    "Recommendations for any history of counts. There is no table of users: a request carries all "
+    "that is known, and nothing of it is stored or logged. A score ranks; a probability is "
+    "calibrated. `unknown` lists unknown items. Every error has a code, a message and a fix."
 )
 _BODY_ERRORS = {
     "400": "The body is not JSON.",
     "413": "The body is too large.",
-    "415": "The body is not said to be JSON.",
+    "415": "The content type is not JSON.",
     "422": "A field is wrong or beyond a limit.",
-    "503": "Too many requests wait.",
+    "503": "Too many requests are waiting.",
 }
+_NOT_BOTH = {"409": "An item is both liked and disliked."}
+_UNKNOWN = {"404": "The model does not know the item."}
 
 
 def openapi_document(
-    requests: wire.Requests, limits: Limits, *, items: list[str], needs_key: bool
+    requests: wire.Requests, limits: RequestLimits, *, items: list[str], needs_key: bool
 ) -> dict[str, Any]:
-    """Describe the service.
+    """Describe the service as OpenAPI 3.1.
 
     Args:
-        requests: With its limits.
-        limits: The same.
+        requests: The requests with their limits.
+        limits: The same limits.
         items: Ids of some items, for examples that work.
-        needs_key: Whether it asks for an API key.
-
-    Returns:
-        An OpenAPI 3.1 document.
+        needs_key: Whether an API key is required.
     """
     first, last = items[0], items[-1]
     history = dict(zip(items, (12, 1, 3), strict=False))
-    request = {"history": history, "n": 3, "explain": True}
+    batch = {"requests": [{"history": history}, {"history": {last: 1}, "n": 5}]}
+    busy = {"503": _BODY_ERRORS["503"]}
+    posts: list[tuple[str, str, str, type[BaseModel], type[BaseModel], Any, dict[str, str]]] = [
+        ("/v1/recommend", "recommend", "Recommend for one history", requests.recommend,
+         wire.Recommendations, {"history": history, "n": 3, "explain": True}, _NOT_BOTH),
+        ("/v1/recommend:batch", "recommendBatch", f"Recommend for up to {limits.batch} histories",
+         requests.batch, wire.Batch, batch, _NOT_BOTH),
+        ("/v1/explain", "explain", "Exact effect of each entry of a history on an item",
+         requests.explain, wire.ExplainedItem, {"history": history, "item": last},
+         {**_UNKNOWN, **_NOT_BOTH}),
+        ("/v1/similar", "similar", "Items that are recommended to the same people",
+         requests.similar, wire.Similar, {"item": first, "n": 5}, _UNKNOWN),
+        ("/v1/items:lookup", "lookup", "Names of items by id", requests.lookup, wire.FoundItems,
+         {"items": items}, {}),
+    ]  # fmt: skip
+    gets: list[tuple[str, str, str, type[BaseModel], dict[str, str]]] = [
+        ("/v1/items", "items", "Find items by name or id", wire.FoundItems,
+         {"422": "A parameter is wrong or beyond a limit."}),
+        ("/v1/model", "model", "The model in use, and the limits", wire.ModelInfo, {}),
+        ("/healthz", "healthz", "Whether the process answers", wire.State, {}),
+        ("/readyz", "readyz", "Whether it takes requests", wire.State, busy),
+    ]  # fmt: skip
+    paths: dict[str, Any] = {}
+    for path, name, summary, request, answer, example, errors in posts:
+        content = {"application/json": {"schema": _schema(request), "example": example}}
+        paths[path] = {
+            "post": {
+                "operationId": name,
+                "summary": summary,
+                "requestBody": {"required": True, "content": content},
+                "responses": _responses(answer, {**_BODY_ERRORS, **errors}),
+            }
+        }
+    for path, name, summary, answer, errors in gets:
+        responses = _responses(answer, errors)
+        paths[path] = {"get": {"operationId": name, "summary": summary, "responses": responses}}
+    paths["/v1/items"]["get"]["parameters"] = _search_parameters(limits)
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    paths["/metrics"] = {
+        "get": {
+            "operationId": "metrics",
+            "summary": "Metrics for Prometheus",
+            "responses": {"200": {"description": "Prometheus' text format.", "content": text}},
+        }
+    }
+    answers = {answer for *_, answer, _, _ in posts} | {answer for *_, answer, _ in gets}
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -51,177 +95,66 @@ def openapi_document(
             "description": _DESCRIPTION,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "paths": {
-            "/v1/recommend": _post(
-                "recommend",
-                "Recommend for one history",
-                requests.recommend,
-                wire.Recommendations,
-                request,
-                {"409": "An item is both liked and disliked."},
-            ),
-            "/v1/recommend:batch": _post(
-                "recommendBatch",
-                f"Recommend for up to {limits.batch} histories",
-                requests.batch,
-                wire.Batch,
-                {"requests": [{"history": history}, {"history": {last: 1}, "n": 5}]},
-                {"409": "An item is both liked and disliked."},
-            ),
-            "/v1/explain": _post(
-                "explain",
-                "What each entry of a history does for an item, exactly",
-                requests.explain,
-                wire.Explanation,
-                {"history": history, "item": last},
-                {
-                    "404": "The model does not know the item.",
-                    "409": "An item is both liked and disliked.",
-                },
-            ),
-            "/v1/similar": _post(
-                "similar",
-                "Items that are recommended to the same people",
-                requests.similar,
-                wire.Similar,
-                {"item": first, "n": 5},
-                {"404": "The model does not know the item."},
-            ),
-            "/v1/items": {"get": _items(limits)},
-            "/v1/items:lookup": _post(
-                "lookup", "Names of items by id", requests.lookup, wire.Items, {"items": items}, {}
-            ),
-            "/v1/model": _get("model", "The model in use, and the limits", wire.ModelInfo),
-            "/healthz": _get("healthz", "Whether the process answers", wire.State),
-            "/readyz": _get(
-                "readyz",
-                "Whether it takes requests",
-                wire.State,
-                {"503": "Too many requests wait."},
-            ),
-            "/metrics": {
-                "get": {
-                    "operationId": "metrics",
-                    "summary": "Figures for Prometheus",
-                    "responses": {
-                        "200": {
-                            "description": "Prometheus' text format.",
-                            "content": {"text/plain": {"schema": {"type": "string"}}},
-                        }
-                    },
-                }
-            },
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(
+                [request for _, _, _, request, *_ in posts],
+                sorted({*answers, wire.Error}, key=lambda model: model.__name__),
+            )
         },
     }
-    answers: list[type[BaseModel]] = [
-        wire.Recommendations,
-        wire.Batch,
-        wire.Explanation,
-        wire.Similar,
-        wire.Items,
-        wire.ModelInfo,
-        wire.State,
-        wire.Error,
-    ]
-    asked: list[type[BaseModel]] = [
-        requests.recommend,
-        requests.batch,
-        requests.explain,
-        requests.similar,
-        requests.lookup,
-    ]
-    _, schemas = models_json_schema(
-        [*((model, "validation") for model in asked), *((a, "serialization") for a in answers)],
-        ref_template=_REFERENCE,
-    )
-    document["components"] = {"schemas": schemas["$defs"]}
     if needs_key:
-        _ask_for_key(document)
+        _require_key(document)
     return document
 
 
-def _post(
-    name: str,
-    summary: str,
-    asked: type[BaseModel],
-    answer: type[BaseModel],
-    example: dict[str, Any],
-    errors: dict[str, str],
-) -> dict[str, Any]:
-    return {
-        "post": {
-            "operationId": name,
-            "summary": summary,
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": _schema(asked), "example": example}},
-            },
-            "responses": _responses(answer, {**_BODY_ERRORS, **errors}),
-        }
-    }
+def _schemas(requests: list[type[BaseModel]], answers: list[type[BaseModel]]) -> dict[str, Any]:
+    _, schemas = models_json_schema(
+        [*((model, "validation") for model in requests), *((a, "serialization") for a in answers)],
+        ref_template=_REFERENCE,
+    )
+    found: dict[str, Any] = schemas["$defs"]
+    return found
 
 
-def _get(
-    name: str, summary: str, answer: type[BaseModel], errors: dict[str, str] | None = None
-) -> dict[str, Any]:
-    return {
-        "get": {
-            "operationId": name,
-            "summary": summary,
-            "responses": _responses(answer, errors or {}),
-        }
-    }
-
-
-def _items(limits: Limits) -> dict[str, Any]:
-    text = {"type": "string"}
+def _search_parameters(limits: RequestLimits) -> list[dict[str, Any]]:
+    n = {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(20, limits.n)}
     parameters = [
-        ("q", "Words of a name or id; nothing gives the items with most watchers.",
-         {**text, "maxLength": limits.query}),
-        ("n", "Items to find.",
-         {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(20, limits.n)}),
+        ("q", "Words of a name or id; empty for the most popular items.",
+         {"type": "string", "maxLength": limits.query}),
+        ("n", "Most items to find.", n),
     ]  # fmt: skip
-    return {
-        "operationId": "items",
-        "summary": "Find items by name or id",
-        "parameters": [
-            {"name": name, "in": "query", "description": told, "schema": schema}
-            for name, told, schema in parameters
-        ],
-        "responses": _responses(wire.Items, {"422": "A parameter is wrong or beyond a limit."}),
-    }
+    return [
+        {"name": name, "in": "query", "description": description, "schema": schema}
+        for name, description, schema in parameters
+    ]
 
 
 def _responses(answer: type[BaseModel], errors: dict[str, str]) -> dict[str, Any]:
     return {
-        "200": {
-            "description": (answer.__doc__ or "").strip(),
-            "content": {"application/json": {"schema": _schema(answer)}},
-        },
-        **{status: _error(told) for status, told in sorted(errors.items())},
+        "200": _response((answer.__doc__ or "").strip(), answer),
+        **{status: _response(text, wire.Error) for status, text in sorted(errors.items())},
     }
 
 
-def _error(told: str) -> dict[str, Any]:
-    return {
-        "description": told,
-        "content": {"application/json": {"schema": _schema(wire.Error)}},
-    }
+def _response(description: str, model: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": _schema(model)}}
+    return {"description": description, "content": content}
 
 
 def _schema(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REFERENCE.format(model=model.__name__)}
 
 
-def _ask_for_key(document: dict[str, Any]) -> None:
+def _require_key(document: dict[str, Any]) -> None:
     """Add the key to all operations that need one."""
     document["components"]["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
     for path, operations in document["paths"].items():
-        if not path.startswith(("/v1/", "/metrics")):
-            continue
-        for operation in operations.values():
-            operation["security"] = [{"bearer": []}, {"header": []}]
-            operation["responses"]["401"] = _error("The key is missing or wrong.")
+        if path.startswith(("/v1/", "/metrics")):
+            for operation in operations.values():
+                operation["security"] = [{"bearer": []}, {"header": []}]
+                missing = _response("The key is missing or wrong.", wire.Error)
+                operation["responses"]["401"] = missing

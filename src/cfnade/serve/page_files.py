@@ -1,4 +1,4 @@
-"""The page and its files, read once; the browser is told to fetch nothing from anywhere else."""
+"""The page and its files; its headers forbid the browser to load anything from elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADERS = {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
-    "cache-control": "no-cache",  # the tag below is compared, so an update is seen at once
+    "cache-control": "no-cache",  # the tag below is compared, so updates show at once
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }

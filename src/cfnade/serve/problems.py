@@ -1,4 +1,4 @@
-"""What is told when a request cannot be answered: JSON with a code, a message and what to do."""
+"""Errors as JSON, with a code, a message and a fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 
 class RequestError(Exception):
-    """Ends a request with an error that its sender can act on."""
+    """Ends a request with an error for the client."""
 
     def __init__(
         self,
@@ -31,25 +31,25 @@ class RequestError(Exception):
         self.headers = headers or {}
 
     def response(self) -> Response:
-        """The same as a response."""
+        """The error as a response."""
         content = {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
         return json_response(content, self.status, self.headers)
 
 
 def as_json(content: Any) -> bytes:
-    """Any content as JSON, which has no NaN: what is no number becomes null."""
+    """Content as JSON; NaN and infinity become null."""
     return to_json(content, inf_nan_mode="null")
 
 
 def json_response(
     content: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Any content as a response in JSON."""
+    """Content as a JSON response."""
     return Response(as_json(content), status, headers, media_type="application/json")
 
 
 def invalid_request(error: ValidationError) -> RequestError:
-    """What the first fault of a body is and where; values are not repeated, they are private."""
+    """The first error of a body and its place; values are private and not repeated."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         return RequestError(
@@ -58,7 +58,7 @@ def invalid_request(error: ValidationError) -> RequestError:
             f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}",
             "send a JSON object in UTF-8, as in the examples of /openapi.json",
         )
-    # Keys of a history are item ids: the place is told down to the field, no further.
+    # Keys of a history are private too: the place is given down to the field only.
     depth = 3 if first["loc"][:1] == ("requests",) else 1
     place = ".".join(str(part) for part in first["loc"][:depth])[:80]
     more = error.error_count() - 1
@@ -72,7 +72,7 @@ def invalid_request(error: ValidationError) -> RequestError:
 
 
 def overloaded() -> RequestError:
-    """More requests wait than the service takes."""
+    """The error of a full queue."""
     return RequestError(
         503,
         "overloaded",
@@ -89,7 +89,7 @@ async def answer_problem(request: Request, error: Exception) -> Response:
 
 
 async def answer_http_exception(request: Request, error: Exception) -> Response:
-    """Handler of what the router finds wrong: no such path, no such method."""
+    """Handler of errors of the router: no such path, no such method."""
     assert isinstance(error, HTTPException)
     known = {
         404: ("not_found", "there is nothing at this path", "see /openapi.json for all paths"),

@@ -1,4 +1,4 @@
-"""Starts the service: binds the socket, sees that the model is good, runs one worker or many."""
+"""Starts the service: binds the socket, checks the model, runs one worker or several."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import socket
 from collections.abc import Callable, Iterator
 
 from cfnade.errors import ConfigError
-from cfnade.serve.loaded import load
-from cfnade.serve.probe import check_answers
+from cfnade.serve.model_source import load_checked
 from cfnade.serve.service_settings import ServeSettings
 
 
 def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serve until told to stop.
+    """Serve until SIGTERM or Ctrl-C.
 
     Args:
         settings: Of the service.
-        say: Takes lines for people.
+        say: Prints a line for people.
 
     Raises:
         ArtifactError: If the model cannot be used.
@@ -28,27 +27,29 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
 
-        def tell() -> None:
+        def report_ready() -> None:
             say(f"serving {settings.model} at http://{shown}:{port}/ (Ctrl-C stops)")
 
         if settings.api_key is None and host not in ("127.0.0.1", "::1"):
-            say(f"anybody who reaches {shown}:{port} is answered; --api-key-file asks for a key")
+            say(
+                f"anyone who can reach {shown}:{port} can use it; require a key with --api-key-file"
+            )
         if settings.n_workers == 1:
             from cfnade.serve.worker import run_worker
 
-            run_worker(settings, listening, on_ready=tell)
+            run_worker(settings, listening, on_ready=report_ready)
             return
-        check_answers(load(settings.model))  # a model that cannot be used is told before it starts
+        load_checked(settings.model)  # report a bad model before any worker starts
         from cfnade.serve.supervisor import Supervisor
 
-        Supervisor(settings, listening, on_ready=tell).run()
+        Supervisor(settings, listening, on_ready=report_ready).run()
 
 
 @contextlib.contextmanager
 def ignored_hangups() -> Iterator[None]:
-    """Take no notice of SIGHUP, which would end the process, until there is a model to look for.
+    """Ignore SIGHUP, which would end the process, until the service handles it.
 
-    Who handles it later looks at the folder when it begins to, so no new model is missed.
+    No new model is missed: the service checks the folder when it starts.
     """
     if not hasattr(signal, "SIGHUP"):  # not on Windows
         yield

@@ -1,4 +1,4 @@
-"""What a service may be told: where it listens, whom it answers, how much it takes."""
+"""Settings of a service: address, key, workers and limits."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cfnade.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one request may ask for; more is refused with a message that names the limit."""
+class RequestLimits:
+    """Limits of one request; a request beyond one is refused with a message that names it."""
 
     body_bytes: int = 1 << 20
     """Size of a request's body."""
 
     history: int = 1_000
-    """Items in a history, and as many disliked ones."""
+    """Items in a history; as many again may be disliked."""
 
     n: int = 100
     """Items asked for."""
@@ -32,7 +32,7 @@ class Limits:
     """Characters of a search."""
 
     waiting: int = 512
-    """Histories that wait for an answer; beyond that the service says that it is overloaded."""
+    """Histories that may wait for an answer; beyond that requests get status 503."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -43,10 +43,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """All that the service is told when it starts."""
+    """Settings of the service."""
 
     model: Path
-    """Folder of the saved model; a new model in it is taken over."""
+    """Folder of the saved model; watched for a new model."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -55,45 +55,45 @@ class ServeSettings:
     """Port to listen on; 0 takes a free one."""
 
     n_workers: int = 1
-    """Processes that answer."""
+    """Number of worker processes."""
 
     api_key: str | None = field(default=None, repr=False)
-    """What requests must carry; None asks for nothing."""
+    """Key that requests must carry; None for no key."""
 
     allowed_origins: tuple[str, ...] = ()
-    """Other web pages that may ask from a browser."""
+    """Origins of other web pages that may send requests."""
 
     watch_seconds: float = 1.0
-    """How often the folder is looked at for a new model; 0 waits for SIGHUP."""
+    """Seconds between checks for a new model; 0 waits for SIGHUP."""
 
     most_together: int = 32
-    """Histories that are answered in one pass when many wait; 1 answers them one by one."""
+    """Most histories answered in one pass when several wait."""
 
     grace_seconds: int = 30
-    """How long requests may take to finish when the service is stopped."""
+    """Seconds that requests may take to finish when the service stops."""
 
-    limits: Limits = field(default_factory=Limits)
-    """What one request may ask for."""
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    """Limits of one request."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
             raise ConfigError(f"--port must be from 0 to 65535, got {self.port}")
         if self.n_workers < 1 or self.most_together < 1:
-            raise ConfigError("at least one worker is needed, and one history answered at a time")
+            raise ConfigError("--workers and --together must be at least 1")
         if self.watch_seconds < 0:
             raise ConfigError(f"--watch must be at least 0 seconds, got {self.watch_seconds}")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.strip()):
-            raise ConfigError("the API key must be some ASCII text; it is empty or has other signs")
+            raise ConfigError("the API key must be non-empty ASCII text")
 
     def to_json(self) -> str:
-        """As one line, for a worker."""
+        """One line of JSON, for a worker."""
         return json.dumps({**asdict(self), "model": str(self.model)})
 
     @classmethod
     def from_json(cls, text: str) -> ServeSettings:
-        """What `to_json` wrote."""
-        told = json.loads(text)
-        told["model"] = Path(told["model"])
-        told["allowed_origins"] = tuple(told["allowed_origins"])
-        told["limits"] = Limits(**told["limits"])
-        return cls(**told)
+        """Read what `to_json` wrote."""
+        values = json.loads(text)
+        values["model"] = Path(values["model"])
+        values["allowed_origins"] = tuple(values["allowed_origins"])
+        values["limits"] = RequestLimits(**values["limits"])
+        return cls(**values)

@@ -1,7 +1,6 @@
-"""Keeps several workers on one socket: a worker that dies is replaced, what waits is not lost.
+"""Keeps several workers on one socket and replaces those that die.
 
-All workers take connections from one queue, that of the socket. A connection that nobody has
-taken yet outlives any of them.
+All workers take connections from the queue of the socket, so a waiting connection survives them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LONGEST_PAUSE_SECONDS = 10.0
 
 @dataclass
 class _Place:
-    """One of the workers: the process that fills the place now, and how it did before."""
+    """The place of one worker: its present process, and when the next may start."""
 
     number: int
     process: subprocess.Popen[str] | None = None
@@ -42,11 +41,11 @@ class _Place:
 
 
 class Supervisor:
-    """Starts workers, replaces those that die, hands signals on.
+    """Starts workers, replaces those that die, forwards signals.
 
     Args:
         settings: Of the service.
-        listening: Socket that all workers take connections from.
+        listening: Socket of all workers.
         on_ready: Called when the first worker has loaded the model.
     """
 
@@ -68,8 +67,8 @@ class Supervisor:
         """Supervise until SIGTERM or Ctrl-C, then let the workers finish."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        signal.signal(signal.SIGHUP, self._hand_on)
-        self.ready, self._told_ready = os.pipe()
+        signal.signal(signal.SIGHUP, self._forward)
+        self.ready, self._ready_end = os.pipe()
         os.set_blocking(self.ready, False)
         try:
             while not self.is_stopping:
@@ -85,10 +84,10 @@ class Supervisor:
                 _close_pipe(process)
             shutil.rmtree(self.figures, ignore_errors=True)
             os.close(self.ready)
-            os.close(self._told_ready)
+            os.close(self._ready_end)
 
     def _look(self, place: _Place) -> None:
-        """Start the worker of a place if there is none; one that keeps dying has to wait."""
+        """Start the worker of a place if there is none, after a pause if it keeps dying."""
         now = time.monotonic()
         if place.process is not None:
             code = place.process.poll()
@@ -103,13 +102,13 @@ class Supervisor:
         if now >= place.start_at and not self.is_stopping:
             try:
                 place.process, place.started = self._start(place), now
-            except OSError as error:  # no memory or no process left: it may be better soon
+            except OSError as error:  # out of memory or processes: try again later
                 place.pause = min(2 * place.pause, _LONGEST_PAUSE_SECONDS)
                 place.start_at = now + place.pause
-                logger.error("a worker cannot be started (%s); trying again", error.strerror)
+                logger.error("cannot start a worker (%s); trying again", error.strerror)
 
     def _look_for_ready(self) -> None:
-        """Tell once that there is a worker with a model; those that come later say so in vain."""
+        """Report once that a worker has loaded the model."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.ready, 64)
             if self.on_ready is not None:
@@ -117,26 +116,26 @@ class Supervisor:
                 self.on_ready = None
 
     def _start(self, place: _Place) -> subprocess.Popen[str]:
-        numbers = [self.listening.fileno(), self._told_ready]
+        numbers = [self.listening.fileno(), self._ready_end]
         process = subprocess.Popen(
             [sys.executable, "-m", "cfnade.serve.worker", *map(str, numbers), str(place.number)],
             stdin=subprocess.PIPE,
             pass_fds=numbers,
-            # What is ignored stays so in the new program, until it handles SIGHUP itself; there
-            # is no other thread here that a function between fork and exec could wait for.
+            # The new program ignores SIGHUP until it handles it. This process has one thread, so
+            # a function between fork and exec is safe.
             preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
             text=True,
             env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": self.figures},
-            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which tells them
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops them
         )
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it is dead already, and will be seen so
+        with contextlib.suppress(BrokenPipeError):  # it is dead already, which is noticed later
             process.stdin.write(self.settings.to_json() + "\n")
-            process.stdin.flush()  # and left open: its end tells the worker that we are gone
+            process.stdin.flush()  # left open: when it closes, the worker stops
         return process
 
     def _forget(self, place: _Place, process: subprocess.Popen[str]) -> None:
-        """Close the pipe of a dead worker, and take what it told of its present state away."""
+        """Close the pipe of a dead worker and remove its gauges."""
         _close_pipe(process)
         from prometheus_client.multiprocess import mark_process_dead
 
@@ -145,13 +144,13 @@ class Supervisor:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.is_stopping = True
 
-    def _hand_on(self, number: int, frame: FrameType | None) -> None:
+    def _forward(self, number: int, frame: FrameType | None) -> None:
         for place in self.places:
             if place.process is not None and place.process.poll() is None:
                 place.process.send_signal(number)
 
     def _finish(self) -> None:
-        """Tell all workers to stop, and wait for what they are at."""
+        """Stop all workers and wait until their requests are finished."""
         running = [p.process for p in self.places if p.process is not None]
         for process in running:
             if process.poll() is None:
@@ -163,7 +162,6 @@ class Supervisor:
 
 
 def _close_pipe(process: subprocess.Popen[str]) -> None:
-    """End what tells a worker that the supervisor is there."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()

@@ -1,6 +1,6 @@
 """What goes over the wire: requests as they are checked, answers as they are documented.
 
-Names are those of the JSON that the commands write, docs/json.md.
+The names are those of docs/json.md.
 """
 
 from __future__ import annotations
@@ -23,158 +23,163 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from cfnade.serve.problems import RequestError
-from cfnade.serve.service_settings import Limits
+from cfnade.serve.service_settings import RequestLimits
 
 
 def _whole(value: Any) -> Any:
-    """JSON does not tell 7.0 from 7."""
+    """In JSON 7.0 and 7 are the same number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 ItemId = str | Whole
-"""An item's id; it is compared as text, so 7 and "7" are the same item."""
+"""An item's id, compared as text: 7 and "7" are the same item."""
 
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
-"""Confidence of a dislike; the network computes in float32, which far larger ones would leave."""
+"""Confidence of a dislike; much larger values would overflow float32."""
 
 
-class Asked(BaseModel):
-    """What all requests have in common: no field that is not known, no type that is not meant."""
+class StrictRequest(BaseModel):
+    """Base of all requests: unknown fields and wrong types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _one_stranger_is_enough(cls, told: Any) -> Any:
-        """Leave out all fields that are not known but one: a body may have a hundred thousand."""
-        if not isinstance(told, dict) or told.keys() <= cls.model_fields.keys():
-            return told
-        stranger = next(name for name in told if name not in cls.model_fields)
-        known = {name: told[name] for name in told.keys() & cls.model_fields.keys()}
-        return {**known, stranger: None}
+    def _drop_extra_unknown_fields(cls, fields: Any) -> Any:
+        """Keep one unknown field only, as a body may have a hundred thousand of them."""
+        if not isinstance(fields, dict) or fields.keys() <= cls.model_fields.keys():
+            return fields
+        extra = next(name for name in fields if name not in cls.model_fields)
+        known = {name: fields[name] for name in fields.keys() & cls.model_fields.keys()}
+        return {**known, extra: None}
 
 
-class Evidence(Asked):
-    """What is known of somebody. Nothing of it is kept."""
+class HistoryRequest(StrictRequest):
+    """What is known of a user. Nothing of it is stored."""
 
     history: dict[str, Count] = Field(
-        default_factory=dict, description="Counts by item id; 0 says nothing."
+        default_factory=dict, description="Counts by item id; 0 is the same as absent."
     )
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
-        description="Items known to be disliked, to weigh as much as the surest like; "
+        description="Disliked items, each weighing as much as the surest like; "
         "or confidences from 1 to a million by item id.",
     )
 
-    def dislikes(self) -> dict[str, float | None]:
-        """Confidences by id as text; None for the strongest there is."""
+    def dislikes(self, weight: float) -> dict[str, float]:
+        """Confidences by id as text; `weight` for ids alone."""
         if isinstance(self.disliked, dict):
             return dict(self.disliked)
-        return {str(item): None for item in self.disliked}
+        return {str(item): weight for item in self.disliked}
 
     def check(self) -> None:
-        """See that nothing is both liked and disliked.
+        """Check that no item is both liked and disliked.
 
         Raises:
-            RequestError: If something is.
+            RequestError: If one is.
         """
-        if any(self.history.get(item, 0) > 0 for item in self.dislikes()):
+        if any(self.history.get(item, 0) > 0 for item in self.dislikes(1.0)):
             raise RequestError(
                 409,
                 "liked_and_disliked",
                 "an item is both in the history and disliked",
-                "leave it out of one of them",
+                "remove it from one of them",
             )
 
 
-class RecommendRequest(Evidence):
-    """Whom to recommend for, and what."""
+class RecommendRequest(HistoryRequest):
+    """A history to recommend for, and filters."""
 
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
-        default=10, description="Items to give at most; fewer if fewer may be."
+        default=10, description="Most items to recommend."
     )
-    exclude: list[ItemId] = Field(default_factory=list, description="Never to recommend.")
-    only: list[ItemId] | None = Field(default=None, description="To choose from; null for all.")
-    include_seen: bool = Field(
-        default=False, description="Recommend what is in the history as well."
+    exclude: list[ItemId] = Field(default_factory=list, description="Items never to recommend.")
+    only: list[ItemId] | None = Field(
+        default=None, description="Items to choose from; null for all."
     )
+    include_seen: bool = Field(default=False, description="Recommend items of the history as well.")
     explain: bool = Field(
-        default=False, description="Tell which items of the history speak for each."
+        default=False, description="Add the items of the history that speak most for each."
     )
-    spread: bool = Field(default=False, description="Tell how the scores of all items spread.")
+    spread: bool = Field(default=False, description="Add the histogram of all scores.")
+
+    def effort(self) -> int:
+        """Work beyond the pass of the network: effects to compute, ids to look up."""
+        n_entries = len(self.history) + len(self.disliked)
+        n_effects = n_entries * self.n if self.explain else 0
+        return n_effects + n_entries + len(self.exclude) + len(self.only or ())
 
 
-class BatchRequest(Asked):
-    """Many at once."""
+class BatchRequest(StrictRequest):
+    """Several requests at once."""
 
     requests: list[RecommendRequest]
 
 
-class ExplainRequest(Evidence):
+class ExplainRequest(HistoryRequest):
     """An item to explain, recommended or not."""
 
     item: ItemId
 
 
-class SimilarRequest(Asked):
-    """An item whose like are asked for."""
+class SimilarRequest(StrictRequest):
+    """An item to find similar items for."""
 
     item: ItemId
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
-        default=10, description="Items to give at most; fewer if fewer may be."
+        default=10, description="Most items to find."
     )
-    exclude: list[ItemId] = Field(default_factory=list, description="Never to give.")
-    only: list[ItemId] | None = Field(default=None, description="To choose from; null for all.")
+    exclude: list[ItemId] = Field(default_factory=list, description="Items to leave out.")
+    only: list[ItemId] | None = Field(
+        default=None, description="Items to choose from; null for all."
+    )
 
 
-class LookupRequest(Asked):
-    """Items whose names are asked for."""
+class LookupRequest(StrictRequest):
+    """Ids of items to name."""
 
     items: list[ItemId]
 
 
 class Item(BaseModel):
-    """An item as people know it."""
+    """An item with its name."""
 
     item: str | int | float | bool = Field(description="Its id.")
-    name: str = Field(description="Its name; the id where there is none.")
+    name: str = Field(description="Its name; the id if it has none.")
 
 
-class Effect(Item):
-    """What an entry of the history does for an item: the value with it, less that without it."""
+class ItemEffect(Item):
+    """Effect of an entry of the history on an item: the value with it, minus without it."""
 
-    liked: bool = Field(description="False for what was given as disliked.")
-    logit: float
-    probability: float
-    calibrated: float | None = Field(
-        default=None, description="Of the honest probability, if the model has one."
-    )
+    liked: bool = Field(description="False for a disliked entry.")
+    score: float = Field(description="Change of the score.")
+    probability: float | None = Field(description="Change of the probability; null if none.")
 
 
 class Recommendation(Item):
-    """An item that is recommended."""
+    """A recommended item."""
 
-    probability: float = Field(description="The network's sigmoid: ranks, but is too large.")
-    calibrated: float | None = Field(
-        default=None, description="An honest probability, if the model has one."
+    score: float = Field(description="What ranks: a logit, any number.")
+    probability: float | None = Field(
+        description="Calibrated; null without a calibrator and for items of the history."
     )
-    because: list[Effect] | None = Field(
+    because: list[ItemEffect] | None = Field(
         default=None, description="With explain: at most three items that speak most for it."
     )
 
 
 class Spread(BaseModel):
-    """How the logits of all items that may be recommended spread: a histogram."""
+    """A histogram of the scores of all items that may be recommended."""
 
-    low: float | None = Field(description="Where the first bin begins; null if there is no item.")
-    high: float | None = Field(description="Where the last one ends.")
-    counts: list[int] = Field(description="Items in each bin, all of one width.")
+    low: float | None = Field(description="Start of the first bin; null if there is no item.")
+    high: float | None = Field(description="End of the last bin.")
+    counts: list[int] = Field(description="Items in each bin; all bins are equally wide.")
 
 
 class Recommendations(BaseModel):
-    """The answer to `RecommendRequest`, best first."""
+    """Recommended items, best first."""
 
     recommendations: list[Recommendation]
     unknown: list[str] = Field(description="Items of the request that the model does not know.")
@@ -182,17 +187,17 @@ class Recommendations(BaseModel):
 
 
 class Batch(BaseModel):
-    """The answer to `BatchRequest`, in its order."""
+    """One answer for each request, in their order."""
 
     answers: list[Recommendations]
 
 
-class Explanation(Item):
-    """The answer to `ExplainRequest`."""
+class ExplainedItem(Item):
+    """An item with the effect of each entry of the history."""
 
-    logit: float
-    probability: float
-    effects: list[Effect] = Field(description="Of all entries, largest first, whatever the sign.")
+    score: float
+    probability: float | None
+    effects: list[ItemEffect] = Field(description="Largest change of the score first.")
     unknown: list[str]
 
 
@@ -203,38 +208,38 @@ class SimilarItem(Item):
 
 
 class Similar(Item):
-    """The answer to `SimilarRequest`, most alike first."""
+    """Items like the one of the request, most similar first."""
 
     similar: list[SimilarItem]
     unknown: list[str]
 
 
-class Items(BaseModel):
-    """Items that were searched for, or looked up by id."""
+class FoundItems(BaseModel):
+    """Items that were searched for or looked up by id."""
 
     items: list[Item]
-    n_found: int = Field(description="All that there are, also those beyond n.")
-    unknown: list[str] = Field(description="Ids asked for that the model does not know.")
+    n_found: int = Field(description="All matching items, also those beyond n.")
+    unknown: list[str] = Field(description="Ids that the model does not know.")
 
 
 class ModelInfo(BaseModel):
-    """The model that answers now, and what may be asked of it."""
+    """The model in use, and the limits of a request."""
 
     name: str
-    version: str = Field(description="The first figures of the checksum of its model.json.")
+    version: str = Field(description="First digits of the checksum in its model.json.")
     loaded_at: str
     n_items: int
     has_names: bool
     is_calibrated: bool
     network: dict[str, Any]
     metrics: dict[str, Any]
-    refused: str | None = Field(description="Why the newest model in the folder was not taken.")
+    refused: str | None = Field(description="Why the newest model in the folder was refused.")
     limits: dict[str, int]
     cfnade_version: str
 
 
 class State(BaseModel):
-    """Whether the service lives, or takes requests."""
+    """State of the service."""
 
     status: str
 
@@ -248,14 +253,14 @@ class ErrorDetail(BaseModel):
 
 
 class Error(BaseModel):
-    """The answer to a request that cannot be answered."""
+    """The answer to a failed request."""
 
     error: ErrorDetail
 
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests with a service's limits built in, so that its document tells them too."""
+    """The requests with a service's limits built in, so that its document shows them."""
 
     recommend: type[RecommendRequest]
     batch: type[BatchRequest]
@@ -264,19 +269,19 @@ class Requests:
     lookup: type[LookupRequest]
 
     @classmethod
-    def with_limits(cls, limits: Limits) -> Requests:
-        """Classes of the same names that refuse more."""
+    def with_limits(cls, limits: RequestLimits) -> Requests:
+        """Classes of the same names with these limits."""
 
         def at_most(model: type[BaseModel], name: str, most: int) -> tuple[Any, Any]:
-            told = copy(model.model_fields[name])
+            field = copy(model.model_fields[name])
             if name == "n":
-                start = Field(default=min(told.default, most), description=told.description)
+                start = Field(default=min(field.default, most), description=field.description)
                 return Annotated[int, Field(ge=1, le=most), BeforeValidator(_whole)], start
-            kinds = [_limited(kind, most) for kind in _kinds(told.annotation)]
-            return Annotated[reduce(or_, kinds), _no_more_than(most)], told
+            kinds = [_limited(kind, most) for kind in _kinds(field.annotation)]
+            return Annotated[reduce(or_, kinds), _no_more_than(most)], field
 
         entries = {
-            name: at_most(Evidence, name, limits.history) for name in ("history", "disliked")
+            name: at_most(HistoryRequest, name, limits.history) for name in ("history", "disliked")
         }
         filters = {
             "n": at_most(SimilarRequest, "n", limits.n),
@@ -300,7 +305,7 @@ class Requests:
 
 
 def _limited(kind: Any, most: int) -> Any:
-    """A list or object of at most so many entries; a list is given up at its first fault."""
+    """A list or object of limited length; a list is rejected at its first error."""
     if kind is NoneType:
         return kind
     if get_origin(kind) is list:
@@ -309,14 +314,14 @@ def _limited(kind: Any, most: int) -> Any:
 
 
 def _no_more_than(most: int) -> BeforeValidator:
-    """Looks at the length before any entry is: an object's entries are else all checked first."""
+    """Checks the length first, as pydantic checks all entries of an object before its length."""
 
-    def check(told: Any) -> Any:
-        if isinstance(told, dict | list) and len(told) > most:
-            kind = "Dictionary" if isinstance(told, dict) else "List"
-            found = {"field_type": kind, "max_length": most, "actual_length": len(told)}
+    def check(value: Any) -> Any:
+        if isinstance(value, dict | list) and len(value) > most:
+            kind = "Dictionary" if isinstance(value, dict) else "List"
+            found = {"field_type": kind, "max_length": most, "actual_length": len(value)}
             raise PydanticKnownError("too_long", found)
-        return told
+        return value
 
     return BeforeValidator(check)
 

@@ -1,4 +1,4 @@
-"""One process that answers: alone, or one of many that share a socket (`supervisor`)."""
+"""One process that answers requests: alone, or one of several that share a socket."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import uvicorn
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
-from cfnade.serve.heap import give_back
+from cfnade.serve.model_source import release_memory
 from cfnade.serve.monitoring import count_as
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.threads import limited_threads
 
-_SWITCH_SECONDS = 0.0005  # a thread that loads a model lets the others go on so often
+_SWITCH_SECONDS = 0.0005  # short, so that loading a model does not delay answers
 
 
 def run_worker(
@@ -31,18 +31,18 @@ def run_worker(
     supervisor: int | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Load the model and answer until told to stop; SIGTERM and Ctrl-C let requests finish.
+    """Load the model and serve until SIGTERM or Ctrl-C; requests under way are finished.
 
     Args:
         settings: Of the service.
         listening: Bound socket to take connections from.
-        supervisor: A pipe whose end means that the supervisor is gone, and the worker goes too.
+        supervisor: A pipe that closes when the supervisor dies; the worker then stops.
         on_ready: Called when the model is loaded.
 
     Raises:
         ArtifactError: If the model cannot be used.
     """
-    with limited_threads(1):  # workers are many, each with a thread to compute in
+    with limited_threads(1):  # there is one worker for each core
         run_service(Service(settings), listening, supervisor=supervisor, on_ready=on_ready)
 
 
@@ -53,13 +53,13 @@ def run_service(
     supervisor: int | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer with a service that is ready; the rest is as for `run_worker`."""
+    """Run a service whose model is loaded; arguments as for `run_worker`."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    give_back()
-    gc.freeze()  # what the model holds is never garbage: do not look through it
+    release_memory()
+    gc.freeze()  # the model is never garbage: do not search it
     on_ready()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # The server handles these, and raises them once more when it is done: that is no news.
+        # The server handles these, and raises them again when it is done.
         signal.signal(number, lambda *_: None)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(service, listening, supervisor))
@@ -71,17 +71,17 @@ async def _serve(service: Service, listening: socket.socket, supervisor: int | N
         http="httptools",
         ws="none",
         lifespan="on",
-        access_log=False,  # paths and addresses are nobody's business
+        access_log=False,  # paths and addresses are private
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=service.settings.grace_seconds,
         backlog=1024,
-        timeout_keep_alive=75,  # longer than proxies wait: they should be the ones to close
+        timeout_keep_alive=75,  # longer than proxies wait, so that they close first
     )
     server = uvicorn.Server(config)
     loop = asyncio.get_running_loop()
     if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, service.source.ask)
+        loop.add_signal_handler(signal.SIGHUP, service.source.wake)
     if supervisor is not None:
 
         def stop() -> None:
@@ -101,10 +101,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def main() -> int:
-    """Run as a child of the supervisor: settings come in on standard input.
+    """Run as a child of the supervisor, with settings on standard input.
 
-    The arguments are the numbers of the socket, of a pipe to write to when it is ready, and of
-    the place among the workers that it takes.
+    The arguments are the file descriptors of the socket and of a pipe to write to when ready,
+    and the number of the worker.
 
     Returns:
         0, or 2 if the model cannot be used.
@@ -112,8 +112,8 @@ def main() -> int:
     number, ready, place = map(int, sys.argv[1:])
     count_as(place)
 
-    def tell() -> None:
-        with contextlib.suppress(BrokenPipeError):  # the supervisor is gone, as will be seen
+    def report_ready() -> None:
+        with contextlib.suppress(BrokenPipeError):  # the supervisor died, which is noticed later
             os.write(ready, b".")
         os.close(ready)
 
@@ -121,7 +121,7 @@ def main() -> int:
     settings = ServeSettings.from_json(sys.stdin.readline())
     listening = socket.socket(fileno=number)
     try:
-        run_worker(settings, listening, supervisor=sys.stdin.fileno(), on_ready=tell)
+        run_worker(settings, listening, supervisor=sys.stdin.fileno(), on_ready=report_ready)
     except CfnadeError as error:
         print(f"cfnade: worker {os.getpid()}: {error}", file=sys.stderr)
         return 2

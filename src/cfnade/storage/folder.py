@@ -30,8 +30,7 @@ from cfnade.files import flush_to_disk, map_file, parse_json, read_plain, replac
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.ids import decode_ids, encode_ids
-from cfnade.storage.tensors import map_tensors, read_header
-from cfnade.storage.weights import wrong_weights
+from cfnade.storage.tensors import map_tensors, read_header, wrong_weights
 
 FORMAT = 1
 MODEL, WEIGHTS, RATINGS, ITEMS = (
@@ -41,10 +40,10 @@ MODEL, WEIGHTS, RATINGS, ITEMS = (
     "items.json",
 )
 FILES = (WEIGHTS, RATINGS, ITEMS)
-"""All that a folder holds beside `model.json`."""
+"""The files beside `model.json`."""
 
 OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
-"""What `model.json` says of itself; all its other fields are `Artifact.info`."""
+"""Fields of `model.json` that belong to the format; the others are `Artifact.info`."""
 
 _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _MOST_MODEL_BYTES = 1 << 24
@@ -53,31 +52,27 @@ _MOST_ITEMS_BYTES = 1 << 31
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """All that recommending needs."""
+    """The parts of a saved model."""
 
     network: NumpyNetwork
-    """The trained network."""
-
     relative_rating: RelativeRating
-    """Each item's count distribution: new users' counts become ratings by it."""
+    """Each item's count distribution."""
 
     catalogue: Catalogue
-    """Ids and names of the items."""
-
     info: dict[str, Any] = field(default_factory=dict)
-    """Settings, metrics and where the model came from, as JSON can hold it."""
+    """Settings, metrics and origin of the model, for JSON."""
 
 
 def save_artifact(artifact: Artifact, folder: Path) -> None:
     """Write a model; a crash leaves the old one, the new one or none, never half of one.
 
     Args:
-        artifact: What to write.
-        folder: Where it goes. A model in its place is replaced; anything else is refused.
+        artifact: The model.
+        folder: Where to write it. A model there is replaced; anything else is refused.
 
     Raises:
-        ArtifactError: If the folder holds something that is not a model, cannot be written, or
-            the model is not one that could be loaded again.
+        ArtifactError: If the folder holds something else, cannot be written, or the model could
+            not be loaded again.
     """
     check_place(folder)
     config, weights = artifact.network.config, artifact.network.weights
@@ -140,7 +135,7 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """See that a model may be saved there: a place that is free, or holds a model.
+    """Check that a folder is free or holds a model.
 
     Raises:
         ArtifactError: If it holds anything else.
@@ -151,16 +146,15 @@ def check_place(folder: Path) -> None:
 
 
 def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
-    """Read a model; nothing in the files is ever executed.
+    """Read a model; nothing in the files is executed.
 
-    The arrays are read-only views on memory-mapped files: workers that load the same folder
-    share its pages, and a folder that is replaced meanwhile stays readable to them.
+    The arrays are read-only views on memory-mapped files: workers that load the same folder share
+    its pages, and keep them when the folder is replaced.
 
     Args:
         folder: What `save_artifact` wrote.
-        verify: Compare checksums and see that every weight is a finite number, which reads all
-            of the files. Without it only sizes, types and shapes are checked, and a large model
-            answers sooner; for folders that were verified before.
+        verify: Compare checksums and check that every weight is finite, which reads all files.
+            False checks only sizes, types and shapes: faster, for folders verified before.
 
     Raises:
         ArtifactError: If there is none, it is damaged, or a later version wrote it.
@@ -188,14 +182,14 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
         )
         sizes = {config.n_items, artifact.relative_rating.n_items_, len(artifact.catalogue)}
         if len(sizes) > 1:
-            raise ArtifactError("weights, ratings and item ids are of different numbers of items")
+            raise ArtifactError("weights, ratings and item ids have different numbers of items")
     except CfnadeError as error:
         raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
     return artifact
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """What `model.json` says, without opening any other file.
+    """Read `model.json` alone.
 
     Raises:
         ArtifactError: If there is none, it is damaged, or a later version wrote it.
@@ -229,16 +223,16 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """All there is to know of a saved model, without loading its weights.
+    """Describe a saved model without loading its weights.
 
     Args:
         folder: What `save_artifact` wrote.
-        verify: Also compare the checksums, which reads all of the files.
+        verify: Also compare the checksums, which reads all files.
 
     Returns:
-        `model.json`, with for each file its `state` (`ok`, `not verified`, or what is wrong with
-        it), and as far as they can be read the `tensors` of the weights with type and shape, and
-        of the `items` their number, type, first ids and whether they have names.
+        `model.json`, with the `state` of each file (`ok`, `not verified`, or what is wrong), the
+        `tensors` with type and shape, and the `items` with number, type, first ids and whether
+        they have names; the last two are None if they cannot be read.
 
     Raises:
         ArtifactError: If `model.json` is missing, damaged, or a later version wrote it.
@@ -247,10 +241,10 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
     files: dict[str, Any] = {}
     found: dict[str, Any] = {"tensors": None, "items": None}
     for name in FILES:
-        told = described["files"][name]
+        listed = described["files"][name]
         try:
             with map_file(folder / name) as file:
-                files[name] = {**told, "state": _state(file, told, verify=verify)}
+                files[name] = {**listed, "state": _state(file, listed, verify=verify)}
                 if name == WEIGHTS:
                     found["tensors"] = {
                         tensor: {"dtype": entry.dtype, "shape": list(entry.shape)}
@@ -261,7 +255,7 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
         except ArtifactError as error:
             state = files.get(name, {}).get("state", "not verified")
             broken = str(error) if state in ("ok", "not verified") else state
-            files[name] = {**told, "state": broken}
+            files[name] = {**listed, "state": broken}
     n_bytes = sum(entry["bytes"] for entry in files.values())
     return {**described, "files": files, "total_bytes": n_bytes, **found}
 
@@ -270,26 +264,26 @@ def _write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path) -> None:
     save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, path)
 
 
-def _state(file: mmap.mmap, told: dict[str, Any], *, verify: bool) -> str:
-    """Whether a file is the one that `model.json` tells of: `ok`, `not verified`, or what not."""
-    if len(file) != told["bytes"]:
-        return f"size is {len(file):,} bytes instead of {told['bytes']:,}"
+def _state(file: mmap.mmap, listed: dict[str, Any], *, verify: bool) -> str:
+    """`ok`, `not verified`, or how a file differs from its entry in `model.json`."""
+    if len(file) != listed["bytes"]:
+        return f"size is {len(file):,} bytes instead of {listed['bytes']:,}"
     if not verify:
         return "not verified"
-    return "ok" if hashlib.sha256(file).hexdigest() == told["sha256"] else "checksum differs"
+    return "ok" if hashlib.sha256(file).hexdigest() == listed["sha256"] else "checksum differs"
 
 
 def _wrong_description(described: dict[str, Any]) -> str | None:
-    """What is missing or of another type in `model.json`, in words; None if nothing is."""
+    """What is wrong with the fields of `model.json`, in words; None if they are right."""
     files = described.get("files")
     if not isinstance(files, dict) or set(files) != set(FILES):
         return f"files must be {', '.join(FILES)}"
-    for name, told in files.items():
+    for name, listed in files.items():
         if not (
-            isinstance(told, dict)
-            and type(told.get("bytes")) is int
-            and told["bytes"] > 0
-            and isinstance(told.get("sha256"), str)
+            isinstance(listed, dict)
+            and type(listed.get("bytes")) is int
+            and listed["bytes"] > 0
+            and isinstance(listed.get("sha256"), str)
         ):
             return f"no size and checksum of {name}"
     if not isinstance(described.get("cfnade_version"), str):
@@ -298,20 +292,20 @@ def _wrong_description(described: dict[str, Any]) -> str | None:
         return "no network"
     for name in _OBJECTS:
         if not isinstance(described.get(name, {}), dict):
-            return f"{name} is no object"
+            return f"{name} is not an object"
     return None
 
 
-def _config(told: dict[str, Any]) -> ModelConfig:
-    strange = sorted(set(told) - {setting.name for setting in fields(ModelConfig)})
-    if strange:
-        raise ArtifactError(f"{strange[0]!r:.40} is no setting of a network in this version")
-    if type(told.get("n_items")) is not int:
+def _config(settings: dict[str, Any]) -> ModelConfig:
+    extra = sorted(set(settings) - {setting.name for setting in fields(ModelConfig)})
+    if extra:
+        raise ArtifactError(f"{extra[0]!r:.40} is not a setting of a network in this version")
+    if type(settings.get("n_items")) is not int:
         raise ArtifactError("the network needs a number of items")
     try:
-        return ModelConfig(**told)
-    except (TypeError, ArithmeticError) as error:  # a number beyond all use, a list for a name
-        raise ArtifactError(f"the network's settings have no meaning: {error}") from error
+        return ModelConfig(**settings)
+    except (TypeError, ArithmeticError) as error:  # a huge number, a list for a name
+        raise ArtifactError(f"the network's settings are wrong: {error}") from error
 
 
 def _relative_rating(file: mmap.mmap) -> RelativeRating:
@@ -324,10 +318,10 @@ def _relative_rating(file: mmap.mmap) -> RelativeRating:
 
 def _catalogue(file: mmap.mmap) -> Catalogue:
     if len(file) > _MOST_ITEMS_BYTES:
-        raise ArtifactError(f"{ITEMS} is larger than is possible")
+        raise ArtifactError(f"{ITEMS} is too large")
     items = parse_json(file[:])
     if not isinstance(items, dict):
-        raise ArtifactError(f"{ITEMS} holds no item ids")
+        raise ArtifactError(f"{ITEMS} has no item ids")
     ids, names = decode_ids(items), items.get("names")
     if names is None:
         return Catalogue(ids)
@@ -355,13 +349,13 @@ def _sha256_of(path: Path) -> str:
 
 
 def _own_sha256(described: dict[str, Any]) -> str:
-    """Checksum of `model.json` without this one, however it is laid out."""
+    """Checksum of `model.json` without its own checksum, whatever the layout."""
     text = json.dumps(described, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _as_json(value: Any) -> Any:
-    """The value as JSON gives it back: numpy's numbers plain, NaN as null, paths as text."""
+    """A value for JSON: plain numbers for numpy's, None for NaN, text for paths."""
     if isinstance(value, Mapping):
         return {str(key): _as_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import re
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cfnade.errors import ArtifactError
 
-# Ids are kept with their type, so that 7 comes back as 7 and "007" as "007": for each type its
-# name, how it becomes a JSON value, which type that value has, and how it is read again.
+# Ids keep their type: 7 comes back as 7 and "007" as "007". For each type: the Python type, how to
+# write it, the type of the written value, how to read it.
 _TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
     "str": (str, str, str, str),
     "bool": (bool, bool, bool, bool),
@@ -24,29 +24,21 @@ _TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]
     "bytes": (bytes, bytes.hex, str, bytes.fromhex),
     "uuid": (uuid.UUID, str, str, uuid.UUID),
     "decimal": (decimal.Decimal, str, str, decimal.Decimal),
-    "datetime": (
-        datetime.datetime,
-        datetime.datetime.isoformat,
-        str,
-        datetime.datetime.fromisoformat,
-    ),
-    "date": (datetime.date, datetime.date.isoformat, str, datetime.date.fromisoformat),
+    "datetime": (datetime, datetime.isoformat, str, datetime.fromisoformat),
+    "date": (date, date.isoformat, str, date.fromisoformat),
 }
 
 _NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248])")
 _TIMES = re.compile(r"[<>][mM]8(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
-_MOST_TEXT_BYTES = 1 << 30  # of an array of fixed width; beyond it, text is kept as objects
+_MOST_TEXT_BYTES = 1 << 30  # of an array of fixed width; larger ones hold objects
 _MOST_EQUAL_HASHES = 1000
 
 
 def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
-    """Ids as JSON can hold them, with the type of each that is not the first's.
-
-    Args:
-        ids: Distinct, (n_items,).
+    """Encode distinct ids, (n_items,), as JSON, with their types.
 
     Raises:
-        ArtifactError: If an id is of a type that cannot be kept, or there twice.
+        ArtifactError: If an id has a type that cannot be saved, or occurs twice.
     """
     check_distinct(ids)
     if ids.dtype.kind in "mM":
@@ -66,10 +58,10 @@ def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
 
 
 def decode_ids(encoded: Mapping[str, Any]) -> NDArray[Any]:
-    """What `encode_ids` took.
+    """Decode what `encode_ids` made.
 
     Raises:
-        ArtifactError: If these are not ids as `encode_ids` writes them.
+        ArtifactError: If it is anything else.
     """
     try:
         ids = _decode(encoded)
@@ -82,15 +74,15 @@ def decode_ids(encoded: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def check_distinct(ids: NDArray[Any]) -> None:
-    """See that every id stands for one item.
+    """Check that ids are hashable and distinct.
 
     Raises:
-        ArtifactError: If one is there twice.
+        ArtifactError: If they are not.
     """
     values = ids.tolist()
     try:
-        # Thousands of equal hashes are made on purpose: a table of such ids would take hours.
-        are_told_apart = (
+        # Thousands of equal hashes are an attack: a dictionary of such ids would take hours.
+        are_distinct = (
             len({hash(value) for value in values}) >= len(values) - _MOST_EQUAL_HASHES
             and len(set(values)) == len(values)
             and all(value == value for value in values)  # NaN is not
@@ -98,8 +90,8 @@ def check_distinct(ids: NDArray[Any]) -> None:
         )
     except (TypeError, ArithmeticError):
         raise ArtifactError("item ids must be hashable; use text or numbers as ids") from None
-    if not are_told_apart:
-        raise ArtifactError("item ids must be distinct: one of them is there twice, or is NaN")
+    if not are_distinct:
+        raise ArtifactError("item ids must be distinct: one of them occurs twice, or is NaN")
 
 
 def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
@@ -108,7 +100,7 @@ def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
         raise ArtifactError("the item ids are damaged: no list of ids, or no type")
     if types is None:
         if not _TIMES.fullmatch(dtype):
-            raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is no type of ids")
+            raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is not a type of ids")
         as_written = str if dtype[1] == "M" else int
         return np.array([_checked(v, as_written) for v in values], dtype=np.dtype(dtype))
     if not isinstance(types, list) or not (len(types) in (len(values), 1) or not values):
@@ -126,7 +118,7 @@ def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
             raise ArtifactError("the item ids are damaged: too long for this kind of array")
         return np.array(decoded, dtype=f"<U{max(width, 1)}")
     if not _NUMBERS.fullmatch(dtype):
-        raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is no type of ids")
+        raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is not a type of ids")
     ids = np.array(decoded, dtype=object).astype(dtype)
     if ids.tolist() != decoded:
         raise ArtifactError(f"the item ids are damaged: they do not fit into {dtype}")
@@ -139,7 +131,6 @@ def _one(name: str, value: Any) -> Any:
 
 
 def _checked(value: Any, kind: type) -> Any:
-    """The value, if JSON held it in the type it was written in."""
     if type(value) is not kind:
         raise ArtifactError(f"the item ids are damaged: {value!r:.40} should be a {kind.__name__}")
     return value

@@ -1,8 +1,8 @@
 """A model as one ONNX file, from raw counts of a history to scores of all items.
 
-The graph takes one history, as sparse as it is: `items`, the columns of its items, each once, and
-`counts`. It gives `logits` and `probabilities` of all items. The count distributions are part of
-it, so no other file is needed; the ids of the columns are in its metadata, as `item_ids`.
+Inputs are `items`, the columns of the history's items, each once, and `counts`. The output is
+`scores` of all items. The count distributions are part of the graph, and the ids of the columns
+are in its metadata, as `item_ids`, so no other file is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cfnade.model.inputs import dislike_scale
 from cfnade.storage.folder import Artifact
 from cfnade.storage.ids import encode_ids
 
-OPSET, IR_VERSION = 17, 8  # of 2022: what runtimes of the last years read
+OPSET, IR_VERSION = 17, 8  # of 2022, for older runtimes
 _MOST_BYTES = (1 << 31) - (1 << 20)  # of a protobuf message
 
 
@@ -32,11 +32,11 @@ def export_onnx(artifact: Artifact, path: Path) -> None:
 
     Args:
         artifact: The model.
-        path: The file to write; replaced if it is there.
+        path: The file to write or replace.
 
     Raises:
         MissingExtraError: If onnx is not installed.
-        ArtifactError: If the model is too large for one file, or it cannot be written.
+        ArtifactError: If the model is too large for one file, or the file cannot be written.
     """
     try:
         import onnx
@@ -57,14 +57,14 @@ def export_onnx(artifact: Artifact, path: Path) -> None:
 
 
 class _Graph:
-    """Nodes and constants as they are added; values go by their names."""
+    """Nodes and constants; values are referred to by name."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def constant(self, value: Any, dtype: type[np.generic], name: str | None = None) -> str:
-        """Keep numbers in the file."""
+        """Add a constant and return its name."""
         from onnx import numpy_helper
 
         name = name or f"constant_{len(self.constants)}"
@@ -74,7 +74,7 @@ class _Graph:
         return name
 
     def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
-        """Add one operation, and give the name of its outcome."""
+        """Add an operation and return the name of its result."""
         from onnx import helper
 
         name = name or f"{operator}_{len(self.nodes)}"
@@ -83,16 +83,13 @@ class _Graph:
 
 
 def _model(artifact: Artifact) -> Any:
-    """The whole model in ONNX's own form."""
     from onnx import TensorProto, helper
 
     config = artifact.network.config
     graph = _Graph()
     ratings = _relative_ratings(graph, artifact.relative_rating)
     weights = graph.add("Cast", _input_weight(graph, ratings, config), to=TensorProto.FLOAT)
-    logits = _logits(graph, artifact, weights)
-    graph.add("Identity", logits, name="logits")
-    graph.add("Sigmoid", logits, name="probabilities")
+    graph.add("Identity", _logits(graph, artifact, weights), name="scores")
     described = helper.make_graph(
         graph.nodes,
         "cfnade",
@@ -100,10 +97,7 @@ def _model(artifact: Artifact) -> Any:
             helper.make_tensor_value_info("items", TensorProto.INT64, ["n_history"]),
             helper.make_tensor_value_info("counts", TensorProto.DOUBLE, ["n_history"]),
         ],
-        [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, [config.n_items])
-            for name in ("logits", "probabilities")
-        ],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [config.n_items])],
         graph.constants,
     )
     model = helper.make_model(
@@ -121,8 +115,8 @@ def _model(artifact: Artifact) -> Any:
 def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
     """Share of each item's watchers with no larger count: `RelativeRating.of_pairs`.
 
-    The last distinct count that is no larger is found by bisection of the item's part of
-    `distinct_counts`, in as many steps as the longest part needs.
+    Bisection of the item's part of `distinct_counts` finds the last count that is no larger, in as
+    many steps as the longest part needs.
 
     Returns:
         Name of the ratings, float64, (n_history,).
@@ -132,7 +126,7 @@ def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
     starts = ratings.item_starts_
     one = graph.constant(1, np.int64)
     two = graph.constant(2, np.int64)
-    # One more entry, so that a place after the last one is still a place.
+    # With one more entry, so that a place after the last one is valid.
     counts = graph.constant(np.append(ratings.distinct_counts_, np.inf), np.float64)
     up_to = graph.constant(np.append(ratings.n_watchers_up_to_, 0), np.int64)
     start = graph.add("Gather", graph.constant(starts[:-1], np.int64), "items")
@@ -144,7 +138,7 @@ def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
         goes_up = graph.add("And", is_no_larger, graph.add("Less", low, high))
         low = graph.add("Where", goes_up, graph.add("Add", middle, one), low)
         high = graph.add("Where", goes_up, high, middle)
-    # Gather counts negative places from the end, where the added entry is: nobody.
+    # A place of -1 is the added entry: no watchers.
     n_watchers = graph.add(
         "Where",
         graph.add("Less", start, end),
@@ -173,7 +167,7 @@ def _input_weight(graph: _Graph, ratings: str, config: ModelConfig) -> str:
     weight = graph.add("Div", weight, graph.constant(1.0 + config.alpha, np.float64))
     if config.input_scale == "alpha":
         return weight
-    # An entry of zero beside them: the sum over an empty history is then 0 in every runtime.
+    # With an added zero, the sum over an empty history is 0 in every runtime.
     entries = graph.add("Concat", weight, graph.constant([0.0], np.float64), axis=0)
     total = graph.add("ReduceSum", entries, keepdims=0)
     return graph.add("Div", weight, graph.add("Sqrt", total))
@@ -193,7 +187,7 @@ def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
     def keep(array: NDArray[np.float32], name: str) -> str:
         return graph.constant(array, np.float32, name)
 
-    # The first item with weight 0 beside the others: no array is empty, whatever the history.
+    # With an added item of weight 0, no array is empty, whatever the history.
     items = graph.add("Concat", "items", graph.constant([0], np.int64), axis=0)
     zero = graph.constant([0.0], np.float32)
     like = graph.add("Concat", weight, zero, axis=0)  # (n_history + 1,)

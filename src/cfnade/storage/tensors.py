@@ -1,13 +1,14 @@
-"""Arrays of a safetensors file as views on its memory map: nothing is copied, workers share pages.
+"""Arrays of a safetensors file as views on its memory map, and the weights that a network needs.
 
-The safetensors package reads numpy arrays by copying them, so the header is read here: eight
-bytes of length, JSON of names, types, shapes and offsets, then the numbers.
+The safetensors package copies numpy arrays. To share pages between workers, the header is read
+here: eight bytes of length, JSON of names, types, shapes and offsets, then the numbers.
 """
 
 from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from cfnade.errors import ArtifactError
 from cfnade.files import parse_json
+from cfnade.model.config import ModelConfig
 
 DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
-"""The types that a model needs; a file with any other is refused."""
+"""Types of a model's arrays; a file with any other is refused."""
 
 MAX_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
@@ -26,10 +28,10 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """One array of the file, as the header tells it."""
+    """One array of the file, from the header."""
 
     dtype: str
-    """Of the safetensors format, such as `F32`."""
+    """In the safetensors format, such as `F32`."""
 
     shape: tuple[int, ...]
 
@@ -40,16 +42,16 @@ class TensorEntry:
 
 
 def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
-    """Names, types, shapes and places of the arrays, all checked against the size of the file.
+    """Read and check the header; the arrays fill the file without gap or overlap.
 
     Args:
-        file: The whole file; only its header is looked at.
+        file: The whole file; only its header is read.
 
     Returns:
-        Entries by name. They lie in the file without gap or overlap, to its last byte.
+        Entries by name.
 
     Raises:
-        ArtifactError: If it is no safetensors file, or one that does not fit its own header.
+        ArtifactError: If it is not a safetensors file or does not match its header.
     """
     if len(file) < _LENGTH_BYTES:
         raise ArtifactError("no safetensors header")
@@ -61,7 +63,7 @@ def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
     if not isinstance(header, dict):
         raise ArtifactError("the safetensors header is no object")
     header.pop("__metadata__", None)
-    entries = {name: _entry(name, told, data_start) for name, told in header.items()}
+    entries = {name: _entry(name, entry, data_start) for name, entry in header.items()}
     expected = data_start
     for entry in sorted(entries.values(), key=lambda e: (e.start, e.n_bytes)):
         if entry.start != expected:
@@ -73,10 +75,10 @@ def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
 
 
 def map_tensors(file: mmap.mmap) -> dict[str, NDArray[Any]]:
-    """The arrays of a memory-mapped file, read-only views on the map.
+    """The arrays of a memory-mapped file, as read-only views.
 
     Raises:
-        ArtifactError: If it is no safetensors file, or one that does not fit its own header.
+        ArtifactError: If it is not a safetensors file or does not match its header.
     """
     return {
         name: np.frombuffer(
@@ -88,9 +90,8 @@ def map_tensors(file: mmap.mmap) -> dict[str, NDArray[Any]]:
     }
 
 
-def _entry(name: str, told: Any, data_start: int) -> TensorEntry:
-    """Check one entry of the header."""
-    fields: dict[str, Any] = told if isinstance(told, dict) else {}
+def _entry(name: str, entry: Any, data_start: int) -> TensorEntry:
+    fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ArtifactError(f"{name} is of a type that no model has: {dtype!r:.40}")
@@ -103,5 +104,63 @@ def _entry(name: str, told: Any, data_start: int) -> TensorEntry:
 
 
 def _are_sizes(values: Any) -> TypeGuard[list[int]]:
-    """Whether it is a list of whole numbers of at least 0 that a file could have."""
     return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 62 for v in values)
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Shape of each weight of a network by name."""
+    n_items, n_hidden = config.n_items, config.n_hidden
+    shapes: dict[str, tuple[int, ...]] = {
+        "like_weight": (n_items, n_hidden),
+        "dislike_weight": (n_items, n_hidden),
+        "hidden_bias": (n_hidden,),
+        "output_weight": (n_items, n_hidden),
+        "output_bias": (n_items,),
+    }
+    for layer in range(config.n_layers - 1):
+        shapes[f"deep_weight.{layer}"] = (n_hidden, n_hidden)
+        shapes[f"deep_bias.{layer}"] = (n_hidden,)
+    if config.n_neighbours:
+        shapes["neighbours"] = (n_items, config.n_neighbours)
+        shapes["neighbour_weight"] = (n_items, config.n_neighbours)
+    return shapes
+
+
+def wrong_weights(
+    config: ModelConfig, weights: Mapping[str, NDArray[Any]], *, look_inside: bool = True
+) -> str | None:
+    """What is wrong with the weights of a network, in words; None if they are right.
+
+    Args:
+        config: Of the network.
+        weights: Its weights by name.
+        look_inside: Also check that every number is finite, which reads all of them.
+    """
+    # Counted without `weight_shapes`: a forged number of layers could make that list huge.
+    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)
+    if len(weights) != n_expected:
+        return f"expected {n_expected} weights, found {len(weights)}"
+    for name, shape in weight_shapes(config).items():
+        if name not in weights:
+            return f"the weight {name} is missing"
+        weight = weights[name]
+        dtype = np.dtype(np.int64 if name == "neighbours" else np.float32)
+        if weight.shape != shape or weight.dtype != dtype:
+            return (
+                f"{name} must be {dtype} of shape {shape}, "
+                f"found {weight.dtype} of shape {weight.shape}"
+            )
+        if name == "neighbours" and not ((weight >= 0) & (weight < config.n_items)).all():
+            return f"{name} names items that do not exist"
+        if look_inside and not _is_finite(weight):
+            return f"{name} holds NaN or infinite numbers"
+    return None
+
+
+def _is_finite(weight: NDArray[Any], n_at_once: int = 1 << 20) -> bool:
+    """Whether all numbers are finite; in parts, to save memory."""
+    flat = weight.reshape(-1)
+    return all(
+        bool(np.isfinite(flat[start : start + n_at_once]).all())
+        for start in range(0, flat.size, n_at_once)
+    )

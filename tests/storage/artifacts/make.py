@@ -1,9 +1,9 @@
-"""Make the small model that is kept for a format, and what it recommends.
+"""Make the small model that is kept for a format, with its recommendations.
 
     python -m tests.storage.artifacts.make
 
-It is run once for every format, by the version that introduces it. A kept model is never made
-anew: it stands for those that people have saved.
+Run once for every format, by the version that introduces it. A kept model is never made again: it
+stands for the models that people have saved.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def main() -> None:
     model.fit(data).save(folder, data={"name": "three groups"})
     answers = []
     for history in HISTORIES:
-        items, probabilities = model.recommend_for(history, n=4)
+        items, scores = model.recommend_for(history, n=4)
         answers.append(
             {
                 "history": history,
                 "items": items.tolist(),
-                "probabilities": [float(p) for p in probabilities],
+                "scores": [float(score) for score in scores],
             }
         )
     (HERE / f"v{FORMAT}.json").write_text(json.dumps(answers, indent=2) + "\n", encoding="utf-8")

@@ -32,8 +32,8 @@ async function call(path, options = {}) {
     throw new ServiceError("no_json", `The service answered ${response.status}.`, "Try again.");
   }
   if (!response.ok) {
-    const told = content.error ?? {};
-    throw new ServiceError(told.code ?? "error", told.message ?? response.statusText, told.fix ?? "");
+    const { code = "error", message = response.statusText, fix = "" } = content.error ?? {};
+    throw new ServiceError(code, message, fix);
   }
   return content;
 }

@@ -1,8 +1,7 @@
-// How the scores of all items spread: a small histogram, with where the list's own items lie.
+// A small histogram of the scores of all items, with the recommended ones coloured.
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 60;
-const logit = (p) => Math.log(p / (1 - p));
 
 export function drawSpread(spread, recommendations) {
   const figure = document.getElementById("spread");
@@ -11,7 +10,7 @@ export function drawSpread(spread, recommendations) {
   if (!total) return;
   const { low, high, counts } = spread;
   const last = recommendations.at(-1);
-  const cut = last ? logit(Math.min(Math.max(last.probability, 1e-7), 1 - 1e-7)) : high;
+  const cut = last ? last.score : high;
   const width = (high - low) / counts.length || 1;
   const most = Math.max(...counts);
   const chart = document.getElementById("chart");
@@ -19,7 +18,7 @@ export function drawSpread(spread, recommendations) {
   chart.replaceChildren(
     ...counts.map((count, place) => {
       const bar = document.createElementNS(SVG, "rect");
-      // A root shows the few at the right end beside the many in the middle.
+      // The square root keeps the few items at the right end visible.
       const height = count ? Math.max(2, HEIGHT * Math.sqrt(count / most)) : 0;
       bar.setAttribute("x", place + 0.08);
       bar.setAttribute("y", HEIGHT - height);
@@ -30,5 +29,5 @@ export function drawSpread(spread, recommendations) {
     }),
   );
   document.getElementById("chart-text").textContent =
-    `Where the scores of all ${total.toLocaleString("en")} items lie; the list is the coloured end.`;
+    `Scores of all ${total.toLocaleString("en")} items; the coloured end is the list.`;
 }

@@ -1,8 +1,8 @@
-// The recommendations: bars, reasons, and for the one that is opened its effects and its like.
+// The recommendations: bars and reasons; for the opened one its effects and similar items.
 
 import * as api from "./api.js";
 import { hideTip, withTip } from "./tip.js";
-import { called, element, fullBar, percent, shown } from "./words.js";
+import { called, effectText, element, fullBar, percent, shown, valueText } from "./words.js";
 
 const MOVE_MS = 180;
 const N_SIMILAR = 8;
@@ -22,18 +22,17 @@ export class RecommendationList {
     this.list.classList.toggle("waiting", isWaiting);
   }
 
-  draw(recommendations, evidence) {
+  draw(recommendations, spread, evidence) {
     hideTip();
     this.evidence = evidence;
     const before = this.places();
     const focused = document.activeElement?.closest?.("#list > li")?.dataset.id;
-    const best = recommendations.length ? Math.max(...recommendations.map(shown)) : 0;
-    const full = fullBar(best);
-    this.list.replaceChildren(...recommendations.map((entry, place) => this.row(entry, place, full)));
+    const bar = bars(recommendations, spread);
+    this.list.replaceChildren(
+      ...recommendations.map((entry, place) => this.row(entry, place, bar.width(entry))),
+    );
     if (focused) this.find(focused)?.querySelector(".row").focus({ preventScroll: true });
-    const what = recommendations.length ? called(recommendations[0]) : "";
-    document.getElementById("scale").textContent =
-      recommendations.length ? `the model’s ${what}, a full bar is ${Math.round(full * 1000) / 10} %` : "";
+    document.getElementById("scale").textContent = bar.text;
     document.getElementById("nothing").hidden = recommendations.length > 0;
     this.move(before);
     const opened = this.open !== null && this.find(this.open);
@@ -41,22 +40,21 @@ export class RecommendationList {
     else this.open = null;
   }
 
-  row(entry, place, full) {
+  row(entry, place, width) {
     const id = String(entry.item);
-    const value = shown(entry);
     const bar = element("i");
-    bar.style.width = `${Math.min(100, (100 * value) / full)}%`;
+    bar.style.width = `${Math.min(100, 100 * width)}%`;
     const head = element("button", {
       type: "button", class: "row", "aria-expanded": "false",
       on: { click: () => this.toggle(id) },
       children: [
         element("span", { class: "rank", text: place + 1 }),
         element("span", { class: "name", text: entry.name }),
-        element("span", { class: "value", text: `${percent(value)} %` }),
+        element("span", { class: "value", text: valueText(entry) }),
       ],
     });
     const children = [head, element("div", { class: "bar", "aria-hidden": "true", children: [bar] })];
-    // An entry may speak for an item's place and yet lower its honest probability a little.
+    // An entry can raise the score and yet lower the probability: it makes the history longer.
     const reasons = (entry.because ?? []).filter((reason) => shown(reason) > 0);
     if (reasons.length) {
       children.push(element("div", {
@@ -163,15 +161,34 @@ export class RecommendationList {
   }
 }
 
+// How long bars are, as a share, and what a full one means. Scores have no zero: their bars start
+// at the lowest of all items.
+function bars(recommendations, spread) {
+  if (!recommendations.length) return { text: "" };
+  if (called(recommendations[0]) === "probability") {
+    const full = fullBar(Math.max(...recommendations.map(shown)));
+    return {
+      width: (entry) => shown(entry) / full,
+      text: `probability, a full bar is ${Math.round(full * 1000) / 10} %`,
+    };
+  }
+  const range = spread.high - spread.low || 1;
+  return {
+    width: (entry) => (entry.score - spread.low) / range,
+    text: "score: this model has no calibrated probabilities",
+  };
+}
+
 function reasonChip(reason, entry) {
   const chip = element("button", {
     type: "button", class: "chip", text: reason.name, "data-reason": String(reason.item),
   });
   return withTip(chip, () => {
     const without = shown(entry) - shown(reason);
+    const unit = called(entry) === "probability" ? " points" : "";
     return [
-      `${percent(shown(reason), true)} points`,
-      `The ${called(entry)} of ${entry.name} is ${percent(shown(entry))} % with ${reason.name}, ${percent(without)} % without.`,
+      effectText(reason) + unit,
+      `The ${called(entry)} of ${entry.name} is ${valueText(entry)} with ${reason.name}, ${valueText(entry, without)} without.`,
     ];
   });
 }
@@ -188,12 +205,13 @@ function effectsPart(explained) {
       children: [
         element("span", { class: "name", text: effect.liked ? effect.name : `not ${effect.name}`, title: effect.name }),
         element("span", { class: "two-sided", "aria-hidden": "true", children: [bar] }),
-        element("span", { class: isAgainst ? "by against" : "by", text: percent(shown(effect), true) }),
+        element("span", { class: isAgainst ? "by against" : "by", text: effectText(effect) }),
       ],
     });
   });
   const list = rows.length
     ? element("ul", { class: "effects", children: rows })
     : element("p", { class: "muted", text: "The history is empty: this is what most people come to." });
-  return element("div", { children: [element("h3", { text: "What each entry changes, in points" }), list] });
+  const title = called(explained) === "probability" ? "Effect of each entry, in points" : "Effect of each entry on the score";
+  return element("div", { children: [element("h3", { text: title }), list] });
 }

@@ -1,4 +1,4 @@
-// The page: a history on one side, what comes next on the other, and the link between them.
+// The page: a history on one side, recommendations on the other; the address holds the history.
 
 import * as api from "./api.js";
 import { drawSpread } from "./chart.js";
@@ -7,7 +7,7 @@ import { History } from "./history.js";
 import { RecommendationList } from "./list.js";
 import { Search } from "./search.js";
 import { useTheme } from "./theme.js";
-import { element, percent, shown } from "./words.js";
+import { element, valueText } from "./words.js";
 
 const N_RECOMMENDED = 10;
 const N_POPULAR = 8;
@@ -19,7 +19,7 @@ let asking = null;
 let retry = null;
 let nRecommended = N_RECOMMENDED;
 let nPopular = N_POPULAR;
-let turn = 0; // of the history; what began in an earlier one comes too late
+let turn = 0; // counts changes of the history; answers to an earlier one are dropped
 
 const list = new RecommendationList({
   onAdd: (item) => change(() => history.add(item)),
@@ -27,13 +27,13 @@ const list = new RecommendationList({
     history.add(item);
     history.entries.get(String(item.item)).disliked = true;
   }),
-  onError: tell,
+  onError: showError,
 });
 const entries = new Entries({
   onChange: (isStep = false, isTyped = false) => changed({ isStep, isTyped }),
   onPoint: (id) => list.point(id),
 });
-const search = new Search({ onChoose: (item) => change(() => history.add(item)), onError: tell });
+const search = new Search({ onChoose: (item) => change(() => history.add(item)), onError: showError });
 
 function change(act) {
   act();
@@ -45,7 +45,7 @@ function toList() {
   at("next").focus({ preventScroll: true });
 }
 
-// Everything that follows a change of the history. A step of a count is no place to go back to.
+// Updates the page after a change of the history. A step of a count adds no browser history.
 function changed({ isStep = false, isTyped = false, isRestored = false } = {}) {
   const started = performance.now();
   turn += 1;
@@ -67,29 +67,29 @@ async function update(started = performance.now()) {
   try {
     const answer = await api.recommend(evidence, nRecommended, mine.signal);
     if (mine !== asking) return;
-    list.draw(answer.recommendations, evidence);
+    list.draw(answer.recommendations, answer.spread, evidence);
     drawSpread(answer.spread, answer.recommendations);
     at("notice").hidden = true;
     requestAnimationFrame(() => setTimeout(() => report(answer, performance.now() - started)));
   } catch (error) {
-    if (error.name !== "AbortError" && mine === asking) tell(error);
+    if (error.name !== "AbortError" && mine === asking) showError(error);
   } finally {
     clearTimeout(slow);
     if (mine === asking) list.wait(false);
   }
 }
 
-// What a screen reader says after a change, and how long the change took to be on the screen.
+// Announces the change to screen readers, with the time it took.
 function report(answer, ms) {
   const [first] = answer.recommendations;
-  const best = first ? `First is ${first.name}, ${percent(shown(first))} %.` : "Nothing is left.";
+  const best = first ? `First is ${first.name}, ${valueText(first)}.` : "Nothing is left.";
   at("status").textContent = `${best} On screen after ${Math.round(ms)} ms.`;
   document.body.dataset.answers = Number(document.body.dataset.answers ?? 0) + 1;
   document.body.dataset.milliseconds = ms.toFixed(1);
 }
 
-// Something went wrong: say so, keep what is shown, and try again by itself if it may help.
-function tell(error) {
+// Shows an error, keeps the last answer, and tries again if that may help.
+function showError(error) {
   const isKey = error.code === "unauthorized";
   const isPassing = error.code === "unreachable" || error.code === "overloaded";
   at("notice-title").textContent = isKey ? "This service asks for a key." : sentence(error.message);
@@ -106,7 +106,7 @@ function sentence(text) {
   return !start || /[.!?…]$/.test(start) ? start : `${start}.`;
 }
 
-// Names of the items in a link; what the model does not know is left out. Gives how many.
+// Names the items of a link and drops unknown ones; returns their number.
 async function name(restored) {
   if (restored.isEmpty) return 0;
   const found = await api.lookUp([...restored.entries.keys()]);
@@ -123,14 +123,14 @@ async function restore() {
     if (mine !== turn) return; // changed meanwhile, or another link was followed
     history = restored;
     await changed({ isRestored: true });
-    if (nUnknown && turn === mine + 1) tellUnknown(nUnknown);
+    if (nUnknown && turn === mine + 1) showUnknown(nUnknown);
   } catch (error) {
-    if (mine === turn) tell(error);
+    if (mine === turn) showError(error);
   }
 }
 
-function tellUnknown(n) {
-  tell({ code: "note", message: `${n} ${n === 1 ? "item of this link is" : "items of this link are"} not in this model`, fix: "The others are shown" });
+function showUnknown(n) {
+  showError({ code: "note", message: `${n} ${n === 1 ? "item of this link is" : "items of this link are"} not in this model`, fix: "The others are shown" });
 }
 
 async function begin() {
@@ -142,7 +142,7 @@ async function begin() {
     list.nSimilar = Math.min(list.nSimilar, model.limits.n);
     await Promise.all([restore(), introduce(model)]);
   } catch (error) {
-    tell(error);
+    showError(error);
   }
 }
 
@@ -163,7 +163,7 @@ async function introduce(model) {
       })],
     })));
   } catch {
-    // `restore` asks the same service and tells what is wrong.
+    // `restore` asks the same service and shows what is wrong.
   }
 }
 

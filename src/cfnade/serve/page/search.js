@@ -46,9 +46,9 @@ export class Search {
     const more = found.n_found - rows.length;
     this.list.replaceChildren(...rows);
     this.list.hidden = !rows.length;
-    // What is no option stands beside the list, where it is read out as it comes.
-    const told = rows.length ? `${more.toLocaleString("en")} more: type on` : `No item is called “${words}”.`;
-    this.none.textContent = rows.length && !more ? "" : told;
+    // Text that is no option stands beside the list, where screen readers announce it.
+    const text = rows.length ? `${more.toLocaleString("en")} more: type on` : `No item is called “${words}”.`;
+    this.none.textContent = rows.length && !more ? "" : text;
     this.input.setAttribute("aria-expanded", String(rows.length > 0));
     this.mark();
   }

@@ -1,4 +1,4 @@
-// What the browser keeps for the page; where site data is blocked, until the page is left.
+// Site data of the page; kept in memory if the browser blocks it.
 
 const own = new Map();
 
@@ -10,7 +10,7 @@ function attempt(act) {
   }
 }
 
-// `kind` is "localStorage" or "sessionStorage": even to name one may be refused.
+// `kind` is "localStorage" or "sessionStorage"; even reading the property may throw.
 export const recall = (kind, key) => own.get(key) ?? attempt(() => window[kind].getItem(key));
 
 export function keep(kind, key, value) {

@@ -1,4 +1,4 @@
-// One small panel that tells more of what is pointed at, focused or tapped.
+// One small panel with details of the element that is pointed at, focused or tapped.
 
 const panel = document.getElementById("tip");
 let owner = null;
@@ -6,7 +6,7 @@ let owner = null;
 function show(target, lines) {
   hideTip();
   owner = target;
-  target.setAttribute("aria-describedby", "tip"); // only while it tells of this one
+  target.setAttribute("aria-describedby", "tip"); // only while it describes this one
   const head = document.createElement("b");
   head.textContent = lines[0];
   panel.replaceChildren(head, ...lines.slice(1).map((line) => {
@@ -29,7 +29,7 @@ export function hideTip() {
   panel.hidden = true;
 }
 
-// Gives an element a tip; `lines` is asked for when it is needed.
+// Gives an element a tip; `lines` is called when it is shown.
 export function withTip(target, lines) {
   target.addEventListener("pointerenter", () => show(target, lines()));
   target.addEventListener("pointerleave", (event) => {

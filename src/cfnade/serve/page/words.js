@@ -1,10 +1,22 @@
 // Numbers as people read them, and small pieces of the page.
 
-// The value shown for a recommendation or an effect: of the honest probability where the model has one, else of its score.
-export const shown = (told) => told.calibrated ?? told.probability;
+// The number shown: the probability, or the score if the model has no calibrator.
+export const shown = (entry) => entry.probability ?? entry.score;
 
-// What that value is called.
-export const called = (told) => (told.calibrated == null ? "score" : "probability");
+export const called = (entry) => (entry.probability == null ? "score" : "probability");
+
+// That number as text, for an item: "12.3 %", or "4.567" for a score.
+export const valueText = (entry, value = shown(entry)) =>
+  entry.probability == null ? decimal(value) : `${percent(value)} %`;
+
+// And for an effect on it: "+1.2", which is in points for a probability.
+export const effectText = (effect) =>
+  effect.probability == null ? decimal(effect.score, true) : percent(effect.probability, true);
+
+function decimal(value, sign = false) {
+  const text = value.toFixed(3).replace("-", "−");
+  return sign && value > 0 ? `+${text}` : text;
+}
 
 export function percent(value, sign = false) {
   const points = 100 * value;
@@ -13,7 +25,7 @@ export function percent(value, sign = false) {
   return sign && points > 0 ? `+${text}` : text;
 }
 
-// The smallest round share that holds the best value, so that bars are long enough to compare.
+// The smallest round share that holds the best probability, so that bars can be compared.
 export function fullBar(best) {
   return [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8].find((s) => best <= s) ?? 1;
 }

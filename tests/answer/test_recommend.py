@@ -1,0 +1,117 @@
+"""A batch of queries gets the answers that each would get alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cfnade import hold_out
+from cfnade.answer.recommend import N_BINS, Query
+from tests.networks import random_counts, random_model
+
+N_ITEMS = 20
+
+
+@pytest.fixture(scope="module")
+def answers():
+    model = random_model(N_ITEMS)
+    model.calibrate(*hold_out(random_counts(n_items=N_ITEMS), share=0.3, rng=0))
+    return model.answers_
+
+
+def random_query(rng: np.random.Generator) -> Query:
+    items = rng.permutation(N_ITEMS)
+    cuts = np.cumsum(rng.integers(0, 5, 2))
+    liked, disliked = np.sort(items[: cuts[0]]), np.sort(items[cuts[0] : cuts[1]])
+    return Query(
+        liked,
+        rng.integers(1, 9, liked.size).astype(float),
+        disliked,
+        rng.integers(1, 30, disliked.size).astype(float),
+        n=int(rng.integers(1, 15)),
+        only=rng.choice(N_ITEMS, 9) if rng.random() < 0.3 else None,
+        exclude=rng.choice(N_ITEMS, 3),
+        include_seen=bool(rng.random() < 0.5),
+        explain=bool(rng.random() < 0.5),
+        spread=bool(rng.random() < 0.5),
+    )
+
+
+def assert_same(one, other):
+    assert one.columns.tolist() == other.columns.tolist()
+    np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
+    np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-6)
+    assert (one.spread is None) == (other.spread is None)
+    assert (one.effects is None) == (other.effects is None)
+    if one.effects is not None:
+        np.testing.assert_allclose(one.effects.on_scores, other.effects.on_scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_together", [2, 5, 40])
+def test_a_query_gets_the_same_answer_alone_and_in_a_batch(answers, rng, n_together):
+    queries = [random_query(rng) for _ in range(n_together)]
+    for query, answer in zip(queries, answers.recommend(queries), strict=True):
+        assert_same(answer, answers.recommend([query])[0])
+
+
+def test_answers_respect_filters_and_follow_the_scores(answers, rng):
+    for _ in range(30):
+        query = random_query(rng)
+        (answer,) = answers.recommend([query])
+        logits = answers.scorer.network.logits(*answers._inputs([query]))[0]
+        allowed = set(range(N_ITEMS)) if query.only is None else set(query.only.tolist())
+        allowed -= {*query.exclude.tolist(), *query.disliked.tolist()}
+        allowed -= set() if query.include_seen else set(query.liked.tolist())
+        best = sorted(allowed, key=lambda column: -logits[column])[: query.n]
+        assert answer.columns.tolist() == best
+        assert answer.scores.dtype == np.float32
+        np.testing.assert_allclose(answer.scores, logits[best], atol=1e-6)
+
+
+def test_probabilities_are_calibrated_and_missing_for_items_of_the_history(answers, rng):
+    for _ in range(30):
+        query = random_query(rng)
+        (answer,) = answers.recommend([query])
+        is_seen = np.isin(answer.columns, query.liked)
+        assert (np.isnan(answer.probabilities) == is_seen).all()
+        expected = answers.probability(query)[answer.columns]
+        np.testing.assert_allclose(answer.probabilities, expected, atol=1e-6)
+
+
+def test_without_a_calibrator_there_are_scores_only():
+    (answer,) = random_model().answers_.recommend([Query(n=4)])
+    assert np.isnan(answer.probabilities).all() and len(answer.scores) == 4
+    found = answer.to_json(lambda column: {"item": column, "name": f"item {column}"})
+    assert [entry["probability"] for entry in found["recommendations"]] == [None] * 4
+    assert set(found["recommendations"][0]) == {"item", "name", "score", "probability"}
+
+
+def test_a_calibrator_is_used_as_soon_as_the_model_has_one():
+    model = random_model()
+    assert model.answers_.calibrator is None
+    model.calibrate(*hold_out(random_counts(), share=0.3, rng=0))
+    assert model.answers_.calibrator is model.calibrator_ is not None
+
+
+def test_rows_of_a_matrix_become_queries_in_blocks(answers):
+    counts = random_counts(n_items=N_ITEMS)
+    filters = {
+        "items": [[f"i{k}" for k in range(row, 20)] for row in range(len(counts.indptr) - 1)]
+    }
+    blocks = list(answers.queries(counts, 3, **filters, block_bytes=4 * N_ITEMS * 7))
+    assert [len(block) for block in blocks] == [7, 7, 7, 7, 2]
+    for row, query in enumerate(query for block in blocks for query in block):
+        assert query.liked.tolist() == counts[[row]].indices.tolist()
+        assert query.counts.tolist() == counts[[row]].data.tolist()
+        assert query.only.tolist() == list(range(row, 20)) and query.n == 3
+    assert answers.recommend([]) == []
+
+
+def test_the_histogram_counts_all_items_that_may_be_recommended(answers):
+    query = Query(np.array([3]), np.array([2.0]), exclude=np.array([1, 2]), spread=True)
+    (answer,) = answers.recommend([query])
+    assert sum(answer.spread.counts) == N_ITEMS - 3 and len(answer.spread.counts) == N_BINS
+    assert answer.spread.high == pytest.approx(answer.scores[0], abs=1e-6)
+    (empty,) = answers.recommend([Query(only=np.empty(0, dtype=int), spread=True)])
+    assert (empty.spread.low, empty.spread.high, empty.spread.counts) == (None, None, [])
+    assert empty.columns.size == 0
