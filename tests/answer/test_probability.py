@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade import ArtifactError, ConfigError, DataError, ImplicitCFNADE
+from cfnade import ArtifactError, ConfigError, DataError, ImplicitCFNADE, Recipe
 from cfnade.answer import probability as module
-from cfnade.answer.probability import Calibrator, fit_calibrator
-from tests.test_estimator import SMALL, group_counts
+from cfnade.answer.probability import LEAST_SLOPE, Calibrator, fit_calibrator
+from tests.networks import SMALL, group_counts
 
 CURVE = Calibrator(-3.0, (-1.0, 0.5, 2.0), (0.5, 1.5, 0.25, 2.0), 0.7, 4, 50, 0.1, 99, 12.0)
 
@@ -239,8 +239,8 @@ def test_a_model_can_be_calibrated_on_other_data(counts):
 
 
 def test_the_curve_is_fitted_before_the_refit_and_kept_after_it(counts):
-    with_refit = ImplicitCFNADE(**SMALL, refit=True).fit(counts)
-    without = ImplicitCFNADE(**SMALL, refit=False).fit(counts)
+    with_refit = ImplicitCFNADE(**SMALL, recipe=Recipe(refit=True)).fit(counts)
+    without = ImplicitCFNADE(**SMALL, recipe=Recipe(refit=False)).fit(counts)
     assert with_refit.calibrator_ == without.calibrator_ is not None
     assert not np.array_equal(with_refit.scores(counts), without.scores(counts))
 
@@ -273,3 +273,88 @@ def test_more_data_drops_it_unless_known_items_stay_as_they_are(counts):
     more = fitted().partial_fit(counts, n_epochs=1)
     with pytest.raises(ConfigError, match="it was trained further since"):
         more.probability({0: 1})
+
+
+# Where the data lack items that users have: the top of the list
+
+TOP_USERS, TOP_ITEMS = 1_500, 200
+
+
+class ByItem:
+    """The same logits for everybody, but for what the length of the history adds to them."""
+
+    def __init__(self, logits, by_length=0.0, stretch=0.0):
+        self.logits, self.by_length, self.stretch = logits, by_length, stretch
+
+    def scores(self, histories):
+        log_n = np.log(np.maximum(np.diff(histories.indptr), 1))[:, None]
+        return self.logits * (1.0 + self.stretch * log_n) + self.by_length * log_n
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Logits of all items, train, validation, and a tenth of everybody's items that is missing."""
+    rng = np.random.default_rng(3)
+    logits = np.sort(rng.normal(-3.0, 2.5, TOP_ITEMS))
+    has = rng.random((TOP_USERS, TOP_ITEMS)) < 1 / (1 + np.exp(-logits))
+    missing = has & (rng.random(has.shape) < 0.1)
+    validation = has & ~missing & (rng.random(has.shape) < 0.1)
+    train = has & ~missing & ~validation
+    return logits, *(csr_array(part.astype(float)) for part in (train, validation, missing))
+
+
+def top_tenth(calibrator, scorer, known, missing):
+    """Mean probability, and share that came true, of the highest tenth of the missing items."""
+    is_unseen = known.toarray() == 0
+    n_history = np.diff(known.indptr)[:, None]
+    p = calibrator.probability(scorer.scores(known), n_history)[is_unseen]
+    y = (missing.toarray() > 0)[is_unseen]
+    order = np.argsort(-p, kind="stable")
+    n = np.searchsorted(np.cumsum(y[order]), y.sum() // 10) + 1
+    return p[order[:n]].mean(), y[order[:n]].mean(), p.sum() / y.sum()
+
+
+@pytest.mark.parametrize("by_length, stretch", [(0.0, 0.0), (2.0, 0.0), (0.0, 0.3)])
+def test_the_highest_values_come_true_at_the_rate_they_promise(parts, by_length, stretch):
+    logits, train, validation, missing = parts
+    scorer = ByItem(logits, by_length, stretch)
+    known = csr_array(train + validation)
+    found = fit_calibrator(scorer, train, validation, more_missing=True)
+    promised, came_true, total = top_tenth(found, scorer, known, missing)
+    assert promised == pytest.approx(came_true, rel=0.1)
+    assert total == pytest.approx(1.0, abs=0.1)
+
+
+def test_without_the_correction_they_are_too_low(parts):
+    logits, train, validation, missing = parts
+    scorer = ByItem(logits)
+    found = fit_calibrator(scorer, train, validation)
+    promised, came_true, _ = top_tenth(found, scorer, csr_array(train + validation), missing)
+    assert promised < 0.8 * came_true
+
+
+def test_with_nothing_else_missing_the_plain_curve_holds(parts):
+    logits, train, validation, missing = parts
+    scorer = ByItem(logits)
+    known = csr_array(train + validation)
+    some, others = slice(0, TOP_USERS, 2), slice(1, TOP_USERS, 2)
+    found = fit_calibrator(scorer, known[some], missing[some])
+    promised, came_true, _ = top_tenth(found, scorer, known[others], missing[others])
+    assert promised == pytest.approx(came_true, rel=0.1)
+
+
+def test_the_corrected_curve_rises_and_goes_through_json(parts):
+    logits, train, validation, _ = parts
+    found = fit_calibrator(ByItem(logits, stretch=5.0), train, validation, more_missing=True)
+    assert min(found.slopes) >= LEAST_SLOPE
+    assert Calibrator.from_json(json.loads(json.dumps(found.to_json()))) == found
+    p = found.probability(np.linspace(-50, 50, 500), 20)
+    assert (np.diff(p) >= 0).all()
+
+
+def test_histories_that_shrink_to_nothing_are_no_obstacle():
+    rng = np.random.default_rng(0)
+    train = csr_array(np.eye(40, 30) + np.eye(40, 30, -30))  # one item each
+    held_out = csr_array((rng.random(train.shape) < 0.1) & (train.toarray() == 0), dtype=float)
+    found = fit_calibrator(ByItem(rng.normal(size=30)), train, held_out, more_missing=True)
+    assert np.isfinite([found.intercept, found.history_slope, *found.slopes]).all()

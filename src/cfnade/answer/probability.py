@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 from scipy.special import expit
 
-from cfnade.data.interactions import CountMatrix
+from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.splitting import overlap
 from cfnade.errors import DataError
 from cfnade.scorer import Scorer
@@ -29,7 +30,7 @@ N_SEGMENTS = 6
 LEAST_SLOPE = 0.01
 """Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
-MOST_USERS, LEAST_USERS, MOST_PAIRS = 2_000, 200, 10_000_000
+MOST_USERS, LEAST_USERS, MOST_PAIRS = 2_000, 200, 30_000_000
 """Users it is fitted on: at most `MOST_USERS`, fewer if they have more than `MOST_PAIRS` pairs with
 items, but at least `LEAST_USERS`."""
 
@@ -38,12 +39,13 @@ N_PAIRS = 200_000
 
 _LARGEST = 1e12  # larger numbers are errors
 _BLOCK_PAIRS = 1 << 20  # of users and items, scored at once
+_LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
 _RIDGE = 1.0  # pulls the slopes to 1, the odds as they are, with the strength of a few pairs
 
 
 @dataclass(frozen=True)
 class Calibrator:
-    """Gives the probability that an item is among those held out.
+    """Turns a score into the probability that an item is missing from the history.
 
     `log odds = intercept + curve(logit) + history_slope * log(length of the history)`, where the
     curve is made of straight pieces that all rise. Within one history the order of the items is
@@ -134,6 +136,7 @@ def fit_calibrator(
     held_out: CountMatrix,
     *,
     mean_confidence: float = 1.0,
+    more_missing: bool = False,
     rng: int | np.random.Generator = 0,
 ) -> Calibrator:
     """Fit the curve on items held out from some users, at their true rate.
@@ -141,12 +144,24 @@ def fit_calibrator(
     A logistic regression on all pairs of these users and items not in their history; pairs with
     low scores are sampled, and weighted accordingly.
 
+    With `more_missing` the data lack items of these users: the same share of all their items as is
+    held out here. The probability is then that an item is missing from the data, given all of the
+    user's data as the history. This takes two corrections:
+
+    - A missing item looks like an unwanted one, but has the scores of a held-out one. Let o be
+      the odds of held out against unwanted, and k the number missing for each one held out. The
+      regression finds o from `P(held out) = o / (1 + o + k o)`. With the held-out items
+      in the history, the odds of missing are `k o`.
+    - The held-out items make the history longer, and scores rise more than the odds do. The
+      regression learns by how much from shorter histories of the same users.
+
     Args:
         scorer: Of the scores; it has not seen the held-out counts.
         histories: Counts given to the scorer, (n_users, n_items).
         held_out: Counts held out from these users, (n_users, n_items). Users with an empty row
             count as well: none of their items came true.
         mean_confidence: Mean confidence of the likes in training (c), the starting point.
+        more_missing: Whether these users have further items, in neither part.
         rng: Seed or generator for the sample.
 
     Returns:
@@ -169,19 +184,23 @@ def fit_calibrator(
     histories, held_out = histories[users], held_out[users]
     if held_out.nnz == 0:
         raise DataError("nothing is held out from users with a history; hold something out first")
-    sample = _sample(scorer, histories, held_out, rng)
+    sample = _sample(scorer, histories, held_out, histories, rng)
     n_known, n_held = int(histories.nnz), int(held_out.nnz)
     lengths = np.diff(histories.indptr)
     positive = sample.logits[sample.is_held_out]
-    quantiles = np.quantile(positive, np.arange(1, N_SEGMENTS) / N_SEGMENTS)
-    knots = tuple(float(knot) for knot in np.unique(quantiles))
-    features = np.column_stack([_pieces(sample.logits, knots), np.log(sample.n_history)])
-    intercept, coefficients = _regress(features, sample, math.log(mean_confidence), knots[0])
+    knots = np.unique(np.quantile(positive, np.arange(1, N_SEGMENTS) / N_SEGMENTS))
+    n_missing = 0.0  # for each one held out
+    if more_missing:
+        n_missing = 1.0 + n_held / n_known
+        shorter = _sample(scorer, histories, held_out, _shortened(histories, rng), rng)
+        sample = _joined([sample, shorter])
+    start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
+    intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
     return Calibrator(
         intercept=intercept,
-        knots=knots,
-        slopes=tuple(coefficients[:-1]),
-        history_slope=coefficients[-1],
+        knots=tuple(knots.tolist()),
+        slopes=tuple(slopes),
+        history_slope=history_slope,
         shortest_history=int(lengths.min()),
         longest_history=int(lengths.max()),
         held_out_share=n_held / (n_known + n_held),
@@ -196,64 +215,107 @@ class _Sample:
 
     logits: NDArray[np.float64]
     n_history: NDArray[np.int64]
+    growth: NDArray[np.float64]
+    """Log of the share of the history that gave the score."""
+
     is_held_out: NDArray[np.bool_]
     weight: NDArray[np.float64]
     """How many pairs each stands for."""
 
 
 def _sample(
-    scorer: Scorer, histories: CountMatrix, held_out: CountMatrix, rng: np.random.Generator
+    scorer: Scorer,
+    histories: CountMatrix,
+    held_out: CountMatrix,
+    given: CountMatrix,
+    rng: np.random.Generator,
 ) -> _Sample:
-    """All held-out pairs, the others with the highest scores, and some of the rest."""
+    """All held-out pairs, the others with the highest scores, and some of the rest.
+
+    Scores are those of the given part of the histories.
+    """
     n_items, n_known = histories.shape[1], np.diff(histories.indptr)
+    n_given = np.maximum(np.diff(given.indptr), 1)
     share = min(1.0, N_PAIRS / 2 / (histories.shape[0] * n_items))
     parts = []
     n_rows = max(1, _BLOCK_PAIRS // n_items)
     for start in range(0, histories.shape[0], n_rows):
         rows = slice(start, start + n_rows)
-        logits = np.asarray(scorer.scores(histories[rows]), dtype=np.float64)
+        logits = np.asarray(scorer.scores(given[rows]), dtype=np.float64)
         is_held_out = held_out[rows].toarray() > 0
         is_unseen = histories[rows].toarray() == 0
         high = np.quantile(logits[is_unseen], 1.0 - share)
         chance = np.where(is_held_out | (logits >= high), 1.0, share)
         is_kept = is_unseen & (rng.random(logits.shape) < chance)
-        user = np.nonzero(is_kept)[0]
-        parts.append(
-            (logits[is_kept], n_known[rows][user], is_held_out[is_kept], 1.0 / chance[is_kept])
-        )
-    logits, n_history, is_held_out, weight = (np.concatenate(p) for p in zip(*parts, strict=True))
-    return _Sample(logits, n_history, is_held_out, weight)
+        user = start + np.nonzero(is_kept)[0]
+        growth = np.log(n_given[user] / n_known[user])
+        weight = 1.0 / chance[is_kept]
+        parts.append(_Sample(logits[is_kept], n_given[user], growth, is_held_out[is_kept], weight))
+    return _joined(parts)
+
+
+def _joined(parts: list[_Sample]) -> _Sample:
+    return _Sample(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(_Sample)))
+
+
+def _shortened(histories: CountMatrix, rng: np.random.Generator) -> CountMatrix:
+    """The histories without a random part of their items."""
+    kept = histories.data * (rng.random(histories.nnz) >= _LEFT_OUT)
+    return as_count_matrix(
+        csr_array((kept, histories.indices, histories.indptr), shape=histories.shape)
+    )
 
 
 def _regress(
-    features: NDArray[np.float64], sample: _Sample, log_confidence: float, first_knot: float
-) -> tuple[float, list[float]]:
-    """Weighted logistic regression with slopes that stay above 0; intercept and coefficients."""
-    y = sample.is_held_out.astype(np.float64)
-    n_slopes = features.shape[1] - 1
-    target = np.concatenate([[0.0], np.ones(n_slopes), [0.0]])  # with the intercept
-    pull = np.concatenate([[0.0], np.full(n_slopes, _RIDGE), [_RIDGE]])
-    design = np.column_stack([np.ones(len(features)), features])
+    sample: _Sample, knots: NDArray[np.float64], start: float, n_missing: float
+) -> list[float]:
+    """Weighted logistic regression with slopes that stay above 0.
+
+    Args:
+        sample: Pairs to fit on.
+        knots: Logits where the pieces of the curve meet, (n_segments - 1,).
+        start: Intercept to start from; the slopes start from 1.
+        n_missing: Items missing for each one held out; see `fit_calibrator`. With 0 this is the
+            usual regression. Otherwise histories are to be longer by the same factor.
+
+    Returns:
+        Intercept, slopes of the pieces, slope of the log length of the history.
+    """
+    y, n_slopes = sample.is_held_out, len(knots) + 1
+    pieces = _pieces(sample.logits, knots)
+    # The last two: what growth adds to the intercept, and to all slopes but the first.
+    ones, above, growth = np.ones(y.size), pieces[:, 1:].sum(axis=1), sample.growth
+    columns = (ones, pieces, np.log(sample.n_history), growth, growth * above)
+    design = np.column_stack(columns)
+    first = np.array([start, *[1.0] * n_slopes, 0.0, 0.0, 0.0])
+    pull = np.array([0.0, *[_RIDGE] * (n_slopes + 3)])
+    log_either = math.log1p(n_missing)
+    log_missing = math.log(n_missing) if n_missing else -math.inf
 
     def loss(b: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         z = design @ b
-        off = b - target
-        nll = sample.weight @ (np.logaddexp(0.0, z) - y * z) + 0.5 * pull @ off**2
-        gradient = design.T @ (sample.weight * (expit(z) - y)) + pull * off
+        either, missing = z + log_either, z + log_missing
+        off = b - first
+        each = np.logaddexp(0.0, either) - np.where(y, z, np.logaddexp(0.0, missing))
+        slope = expit(either) - np.where(y, 1.0, expit(missing))
+        nll = sample.weight @ each + 0.5 * pull @ off**2
+        gradient = design.T @ (sample.weight * slope) + pull * off
         return nll / y.sum(), gradient / y.sum()
 
-    start = target.copy()
-    start[0] = first_knot - log_confidence  # the weighting of likes undone, slopes of 1
-    bounds = [(None, None), *[(LEAST_SLOPE, None)] * n_slopes, (None, None)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return float(found.x[0]), [float(value) for value in found.x[1:]]
+    bounds = [(None, None), *[(LEAST_SLOPE, None)] * n_slopes, *[(None, None)] * 3]
+    b = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x
+    if n_missing:  # as many times longer is the history, and higher are the odds
+        b[0] += log_missing * (1.0 + b[-2])
+        b[2:-3] = np.maximum(b[2:-3] + log_missing * b[-1], LEAST_SLOPE)
+    return [float(value) for value in b[:-2]]
 
 
-def _pieces(logits: NDArray[np.float64], knots: tuple[float, ...]) -> NDArray[np.float64]:
+def _pieces(logits: NDArray[np.float64], knots: ArrayLike) -> NDArray[np.float64]:
     """How far each logit lies into each piece, (..., n_segments): below 0 in the first alone."""
-    lower = np.array([-np.inf, *knots])
-    upper = np.array([*knots, np.inf])
-    starts = np.array([knots[0], *knots])  # of the first piece its end: it is counted downwards
+    ends = np.asarray(knots)
+    lower = np.array([-np.inf, *ends])
+    upper = np.array([*ends, np.inf])
+    starts = np.array([ends[0], *ends])  # of the first piece its end: it is counted downwards
     inside = np.clip(logits[..., None], lower, upper) - starts
     return np.asarray(inside)
 

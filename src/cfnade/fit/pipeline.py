@@ -286,16 +286,24 @@ def _calibrate(
     """Fit the calibrator, if there are enough histories."""
     users = np.flatnonzero(np.diff(held_out.indptr))
     try:
-        return calibrate(scorer, histories[users], held_out[users])
+        return calibrate(scorer, histories[users], held_out[users], more_missing=True)
     except DataError as error:
         logger.warning("the model has no calibrated probabilities: %s", error)
         return None
 
 
-def calibrate(scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatrix) -> Calibrator:
+def calibrate(
+    scorer: NetworkScorer,
+    histories: CountMatrix,
+    held_out: CountMatrix,
+    *,
+    more_missing: bool = False,
+) -> Calibrator:
     """Fit what turns a network's scores into probabilities; see `fit_calibrator`."""
     likes = confidence(
         scorer.relative_rating.transform(histories).data, scorer.network.config.alpha
     )
     mean = float(likes.mean()) if likes.size else 1.0
-    return fit_calibrator(scorer, histories, held_out, mean_confidence=mean)
+    return fit_calibrator(
+        scorer, histories, held_out, mean_confidence=mean, more_missing=more_missing
+    )
