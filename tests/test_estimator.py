@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import inspect
 import json
 import logging
+import re
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,7 @@ from tests.networks import (
     random_model,
     random_numpy_network,
 )
+from tests.storage.saved import seal
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +204,18 @@ def test_what_was_in_a_folder_is_saved_again(tmp_path):
     assert second == first and first["metrics"]["ndcg"] == 0.3
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"recipe": "best"}, {"recipe": [1]}, {"recipe": {"start": "warm"}}, {"direct": "no"},
+     {"recipe": {"readout": 3}}, {"recipe": "default", "readout": {"direct_gain": -1}}],
+)  # fmt: skip
+def test_a_folder_with_settings_that_cannot_be_read_is_refused(tmp_path, settings):
+    random_model().save(tmp_path / "model")
+    seal(tmp_path / "model", settings=settings)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        ImplicitCFNADE.load(tmp_path / "model")
+
+
 def test_an_array_of_one_item_without_dimensions_is_one_item():
     ids, scores = random_model(item_ids=np.arange(20)).similar_items(np.array(3), N=2)
     assert ids[0] == 3 and ids.shape == scores.shape == (2,)
@@ -208,12 +223,19 @@ def test_an_array_of_one_item_without_dimensions_is_one_item():
 
 def test_the_paper_recipe_is_one_word_away():
     paper = ImplicitCFNADE(recipe="paper", max_epochs=30, patience=30).fit(group_counts())
-    assert paper.scorer_.network.config.n_hidden == 256 and paper.readout_.or_usual() is not None
+    assert paper.scorer_.network.config.n_hidden == 256
     assert "neighbours" not in paper.scorer_.network.weights  # not in the paper
     assert paper.epochs_[-1].loss < paper.epochs_[0].loss
     assert paper.validation_mpr_ < 50
     with pytest.raises(ConfigError, match="no recipe 'best'; choose from default, paper"):
         ImplicitCFNADE(recipe="best").fit(group_counts())
+
+
+def test_the_keywords_are_few_and_documented_in_their_order():
+    keywords = list(inspect.signature(ImplicitCFNADE).parameters)
+    assert len(keywords) == 17
+    described = re.findall(r"^ {8}(\w+): ", ImplicitCFNADE.__doc__.split("Attributes:")[0], re.M)
+    assert described == keywords
 
 
 def test_a_recipe_of_ones_own_and_keywords_beside_it():

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from cfnade import ConfigError, ImplicitCFNADE, RelativeRating
-from tests.networks import random_counts
+from cfnade.beyond.readout import NO_READOUT, Readout
+from cfnade.data.splitting import hold_out
+from cfnade.fit.settings import Recipe
+from cfnade.metrics.evaluate import mean_percentage_ranking
+from tests.networks import group_counts, random_counts
 
 SMALL = {"n_hidden": 2, "max_epochs": 1}
 
@@ -96,6 +101,70 @@ def test_it_can_be_the_last_step_of_a_pipeline_and_be_cloned():
     pipeline = clone(make_pipeline(ImplicitCFNADE(**SMALL))).set_params(implicitcfnade__n_hidden=3)
     fitted = pipeline.fit(random_counts())[-1]
     assert fitted.n_hidden == 3 and fitted.n_features_in_ == 20
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"recipe": "paper", "alpha": 3.0},
+        {"recipe": Recipe(n_layers=2), "readout": NO_READOUT},
+    ],
+)
+def test_a_clone_has_the_same_settings_and_its_own_are_changed_alone(settings):
+    model = ImplicitCFNADE(**settings)
+    copy = clone(model)
+    assert copy is not model and copy.get_params() == model.get_params()
+    copy.set_params(recipe__n_layers=3, readout__direct_gain=7.0)
+    assert model.get_params() == ImplicitCFNADE(**settings).get_params()
+    assert (copy.recipe.n_layers, copy.readout.direct_gain) == (3, 7.0)
+
+
+def test_every_parameter_that_get_params_names_can_be_set():
+    for model in (ImplicitCFNADE(), ImplicitCFNADE(recipe="paper")):
+        params = model.get_params(deep=True)
+        for name, value in params.items():
+            before = ImplicitCFNADE(recipe=model.recipe)
+            assert before.set_params(**{name: value}).get_params()[name] == value
+        nested = [name for name in params if "__" in name]
+        assert len(nested) > 20 and all(n.split("__")[0] in ("recipe", "readout") for n in nested)
+
+
+def test_nested_settings_reach_through_a_pipeline():
+    pipeline = make_pipeline(ImplicitCFNADE(**SMALL))
+    pipeline.set_params(
+        implicitcfnade__readout__direct_gain=3.0, implicitcfnade__recipe__refit=False
+    )
+    model = pipeline[-1]
+    assert model.readout == Readout(direct_gain=3.0) and model.recipe == Recipe(refit=False)
+    assert pipeline.get_params()["implicitcfnade__readout__direct_gain"] == 3.0
+
+
+def held_out_mpr(model: ImplicitCFNADE, counts: csr_array, y: None = None) -> float:
+    """Minus the MPR on a part of each history: the users were not trained on."""
+    known, held_out = hold_out(csr_array(counts), share=0.3, rng=0)
+    relevance = model.scorer_.relative_rating.transform(held_out)
+    return -mean_percentage_ranking(model, known, held_out, relevance)
+
+
+def test_grid_search_finds_nested_settings():
+    grid = {
+        "readout__direct_gain": [1.0, 30.0],
+        "recipe__activation": ["tanh", "silu"],
+        "n_hidden": [2],
+    }
+    model = ImplicitCFNADE(
+        max_epochs=2, readout=Readout(direct_l2=3.0, direct_neighbours=5, popularity_tilt=0.0)
+    )
+    counts = group_counts()
+    search = GridSearchCV(model, grid, scoring=held_out_mpr, cv=2, error_score="raise").fit(counts)
+    assert len(search.cv_results_["params"]) == len(ParameterGrid(grid)) == 4
+    assert len(set(search.cv_results_["mean_test_score"])) == 4  # every setting took effect
+    best = search.best_params_
+    fitted = search.best_estimator_
+    assert fitted.readout.direct_gain == fitted.readout_.direct_gain == best["readout__direct_gain"]
+    assert fitted.scorer_.network.config.activation == best["recipe__activation"]
+    assert model.get_params()["readout__direct_gain"] is None  # what was given stays
 
 
 def test_a_fitted_one_survives_pickle_for_those_who_send_it_to_other_processes():

@@ -811,8 +811,8 @@ class ImplicitCFNADE:
         """
         artifact = load_artifact(Path(folder), verify=verify)
         info = dict(artifact.info)
-        settings = from_json(info.pop("settings", {}), parameter_names(cls))
         try:
+            settings = from_json(info.pop("settings", {}), parameter_names(cls))
             return cls.from_parts(
                 NetworkScorer(artifact.network, artifact.relative_rating),
                 artifact.catalogue,

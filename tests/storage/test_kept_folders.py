@@ -11,14 +11,15 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError
-from cfnade.beyond.readout import ReadoutConfig
-from cfnade.fit.pipeline import settings_of
-from cfnade.fit.validation import ValidationConfig
-from cfnade.model.config import TrainingConfig
+from cfnade.beyond.readout import Readout
+from cfnade.fit.plan import FitPlan
+from cfnade.fit.settings import FitSettings
 from cfnade.storage.folder import FORMAT, inspect_artifact
 
 KEPT = Path(__file__).parent / "artifacts"
 FORMATS = range(1, FORMAT + 1)
+FACTORS = "v1-factors"
+"""Of the last version that added units after training."""
 
 
 @pytest.mark.parametrize("number", FORMATS)
@@ -36,9 +37,9 @@ def test_a_kept_model_recommends_as_it_did(number, verify):
 
 @pytest.mark.parametrize("number", FORMATS)
 def test_a_kept_model_can_be_inspected(number):
-    told = inspect_artifact(KEPT / f"v{number}", verify=True)
-    assert told["format"] == number
-    assert all(file["state"] == "ok" for file in told["files"].values())
+    found = inspect_artifact(KEPT / f"v{number}", verify=True)
+    assert found["format"] == number
+    assert all(file["state"] == "ok" for file in found["files"].values())
 
 
 @pytest.mark.parametrize("number", FORMATS)
@@ -48,10 +49,10 @@ def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number,
     again = ImplicitCFNADE.load(tmp_path / "again")
     history = {"film-1": 3, "film-4": 1}
     np.testing.assert_array_equal(again.recommend_for(history)[1], model.recommend_for(history)[1])
-    told = inspect_artifact(tmp_path / "again")
-    assert told["format"] == FORMAT
-    assert told["metrics"] == {"validation_mpr": model.validation_mpr_, "ndcg@100": 0.4}
-    assert told["data_fingerprint"] == model.data_fingerprint_
+    found = inspect_artifact(tmp_path / "again")
+    assert found["format"] == FORMAT
+    assert found["metrics"] == {"validation_mpr": model.validation_mpr_, "ndcg@100": 0.4}
+    assert found["data_fingerprint"] == model.data_fingerprint_
 
 
 def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
@@ -78,14 +79,45 @@ def test_items_can_be_added_to_a_kept_model_without_torch(number, monkeypatch):
     assert "film-new" in model.recommend_for(["film-1"], n=n_items)[0]
 
 
-@pytest.mark.parametrize("number", FORMATS)
-def test_the_settings_of_a_kept_model_still_have_a_meaning(number):
-    settings = ImplicitCFNADE.load(KEPT / f"v{number}").get_params()
-    for config in (TrainingConfig, ReadoutConfig, ValidationConfig):
-        config(**settings_of(config, settings))
+@pytest.mark.parametrize("name", ["v1", FACTORS])
+def test_the_settings_of_a_kept_model_still_have_a_meaning(name):
+    model = ImplicitCFNADE.load(KEPT / name)
+    settings = FitSettings.of(model.get_params(deep=False))
+    plan = FitPlan.of_size(60, 12, 300, settings)
+    assert (plan.model.n_hidden, plan.model.alpha, plan.training.item_l2) == (4, 30.0, 0.1)
+    assert plan.training.learning_rate == 0.02 and plan.training.max_epochs == 30
+    assert settings.recipe.readout == Readout(direct_neighbours=3)
+    assert model.readout_.direct_neighbours == 3 and None not in vars(model.readout_).values()
 
 
-def test_a_model_without_a_calibrator_can_be_calibrated(tmp_path):
+def test_a_network_with_units_that_earlier_versions_added_answers_as_it_did(tmp_path):
+    """Two networks in one, and a factorisation beside them: `n_linear` of its units."""
+    model = ImplicitCFNADE.load(KEPT / FACTORS)
+    config = model.scorer_.network.config
+    assert (config.n_hidden, config.n_linear, config.n_own) == (14, 6, 8)
+    model.save(tmp_path / "again")
+    for one in (model, ImplicitCFNADE.load(tmp_path / "again")):
+        for answer in json.loads((KEPT / f"{FACTORS}.json").read_text(encoding="utf-8")):
+            logits = one.scores(one.catalogue_.history(answer["history"]))
+            np.testing.assert_allclose(logits[0], answer["logits"], atol=2e-6)
+            assert one.recommend_for(answer["history"], n=4)[0].tolist() == answer["items"]
+            assert one.similar_items("film-3", N=3)[0].tolist() == answer["similar"]
+            explained = one.explain(answer["history"], "film-5")
+            assert len(explained.effects) == len(answer["history"])
+        assert 0 < one.probability({"film-1": 3}, ["film-4"])[0] < 1
+
+
+def test_more_data_is_learnt_by_a_network_with_units_that_earlier_versions_added():
+    pytest.importorskip("torch")
+    model = ImplicitCFNADE.load(KEPT / FACTORS)
+    before = model.scores(csr_array(np.eye(12)))
+    model.partial_fit(csr_array(np.ones((4, 12)) - np.eye(4, 12)), n_epochs=1)
+    after = model.scores(csr_array(np.eye(12)))
+    assert np.isfinite(after).all() and (after != before).any()
+    assert model.scorer_.network.config.n_linear == 6
+
+
+def test_a_model_without_a_calibrator_says_so_and_can_be_calibrated(tmp_path):
     model = ImplicitCFNADE.load(KEPT / "v1")
     with pytest.raises(ConfigError, match="this model has no calibrated probabilities"):
         model.probability({"film-1": 3})

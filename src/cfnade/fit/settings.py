@@ -238,7 +238,7 @@ def from_json(saved: Mapping[str, Any], keywords: list[str]) -> dict[str, Any]:
         if saved.get("readout") is not None:
             params["readout"] = readout_of(saved["readout"])
         return params
-    flat, readout = _known(Recipe, saved), _known(Readout, saved)  # before 0.1.0
+    flat, readout = _known(Recipe, saved), _known(Readout, saved)  # of earlier versions
     flat.pop("readout", None)
     if saved.get("start_from_factors") is not None:
         flat["start"] = "factors" if saved["start_from_factors"] else "random"

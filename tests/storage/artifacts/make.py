@@ -42,9 +42,8 @@ def main() -> None:
         np.array([f"film-{k}" for k in range(12)], dtype=object),
         np.array([f"Film número {k}" for k in range(12)], dtype=object),
     )
-    model = ImplicitCFNADE(
-        n_hidden=4, n_layers=2, direct_neighbours=3, max_epochs=30, learning_rate=0.02
-    )
+    model = ImplicitCFNADE(n_hidden=4, max_epochs=30, learning_rate=0.02)
+    model.set_params(recipe__n_layers=2, readout__direct_neighbours=3)
     model.fit(data).save(folder, data={"name": "three groups"})
     answers = []
     for history in HISTORIES:
