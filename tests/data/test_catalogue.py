@@ -130,7 +130,7 @@ def test_new_ids_are_written_as_the_known_ones_are(known, new, expected):
     assert [type(i) for i in grown.ids.tolist()] == [type(i) for i in expected]
 
 
-def test_ids_that_cannot_follow_the_known_ones_are_told():
+def test_ids_that_cannot_follow_the_known_ones_are_refused():
     with pytest.raises(DataError, match=r"integers, like 10, but 'x' is not"):
         FILMS.grown(table(np.array(["20", "x"])))
     with pytest.raises(DataError, match=r"knows none of the items: they look like 'x'"):

@@ -82,7 +82,7 @@ def test_the_log_may_lie_at_a_path_with_a_quote(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tiny_package")
-def test_a_missing_folder_is_told_by_name(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no folder .*nowhere"):
         write_purchases(tmp_path / "nowhere" / "log.parquet")
 

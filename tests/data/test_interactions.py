@@ -203,7 +203,7 @@ def test_a_test_set_is_written_in_the_places_of_its_train_set():
     assert aligned.n_dropped_pairs == 0
 
 
-def test_what_the_train_set_does_not_know_is_left_out_and_told():
+def test_what_the_train_set_does_not_know_is_left_out_and_counted():
     train = interactions([[1, 1]], ["u"], ["a", "b"])
     test = interactions([[1, 2, 0], [0, 4, 8], [0, 0, 0]], ["u", "new", "empty"], ["a", "x", "b"])
     aligned = align(test, train)

@@ -125,7 +125,7 @@ def test_fitting_again_forgets_the_first_distribution():
     assert ratings.fit(column(1, 5, 7, 9)).transform(column(5)).data.tolist() == [0.5]
 
 
-def test_wrong_use_is_told():
+def test_wrong_use_is_refused():
     with pytest.raises(DataError, match="not fitted"):
         RelativeRating().transform(csr_array((1, 2)))
     with pytest.raises(DataError, match="fitted on 3 items, got 2"):

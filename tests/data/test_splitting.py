@@ -138,7 +138,7 @@ def test_a_split_of_too_little_data_is_refused_in_one_line():
         split_counts(csr_array(np.ones((3, 4))))
 
 
-def test_wrong_settings_are_told():
+def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="share to hold out must be"):
         hold_out(csr_array((1, 1)), share=1.0)
     with pytest.raises(ConfigError, match="min_items must be at least 2"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfnade.compare.comparison import Comparison, JobProgress, OnProgress, Result
 from cfnade.compare.reliability import reliabilities
@@ -20,7 +20,7 @@ from cfnade.compare.report import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
 from cfnade.fit.pipeline import Callbacks
-from cfnade.progress import progress_bar as progress_bar
+from cfnade.progress import progress_bar as progress_bar  # for the commands
 from cfnade.progress import report_stage
 from cfnade.progress import training_progress as shown_training
 
@@ -71,22 +71,19 @@ def comparison_table(comparison: Comparison) -> Table:
     """The figures with their intervals, best MPR first."""
     n_test_users = comparison.protocol["n_test_users"]
     is_searched = any(result.n_settings > 1 for result in comparison.results)
+    rows = [_figures(result) for result in comparison.results]
+    names = [name for name in rows[0] if out.width >= ROOM_FOR_ALL or name in _FIRST]
     table = Table(
+        *(Column(n, justify="left" if n == "model" else "right", overflow="fold") for n in names),
         title=f"{escape(comparison.dataset)}: {n_of(comparison.n_users, 'user')}, "
         f"{n_of(comparison.n_items, 'item')}, {n_of(comparison.n_pairs, 'pair')}; "
         f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
         caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
-        "95 % bootstrap interval over users. * is the best; ~ is not significantly worse in a "
-        "paired test over users. One fit each"
+        "95 % bootstrap interval over users. * is the best; ~ is not significantly worse (paired "
+        "bootstrap over users). One fit each"
         f"{', settings chosen on validation' if is_searched else ''}.",
         caption_justify="left",
     )
-    rows = [_figures(result) for result in comparison.results]
-    names = list(rows[0])
-    if out.width < ROOM_FOR_ALL:
-        names = [name for name in names if name in _FIRST]
-    for name in names:
-        table.add_column(name, justify="left" if name == "model" else "right", overflow="fold")
     for row in rows:
         table.add_row(*(row[name] for name in names))
     return table
@@ -126,6 +123,9 @@ def calibration_table(comparison: Comparison) -> Table | None:
     if not judged:
         return None
     table = Table(
+        "model",
+        "probability",
+        *map(_right, ("mean", "Brier score", "Brier skill", "ECE")),
         title=f"{escape(comparison.dataset)}: probabilities of held-out items, "
         f"{judged[0][1].base_rate:.3%} of the pairs",
         caption="calibrated: what recommend shows; the others are the network's own scores. Brier "
@@ -133,20 +133,10 @@ def calibration_table(comparison: Comparison) -> Table | None:
         "rate, lower is better.",
         caption_justify="left",
     )
-    for name in ("model", "probability"):
-        table.add_column(name)
-    for name in ("mean", "Brier score", "Brier skill", "ECE"):
-        table.add_column(name, justify="right")
     for model, calibration in judged:
         for label, found in reliabilities(calibration).items():
-            table.add_row(
-                model,
-                label,
-                f"{found.mean_probability:.3%}",
-                f"{found.brier:.6f}",
-                f"{found.brier_skill:.4f}",
-                f"{found.ece:.6f}",
-            )
+            figures = (f"{found.brier:.6f}", f"{found.brier_skill:.4f}", f"{found.ece:.6f}")
+            table.add_row(model, label, f"{found.mean_probability:.3%}", *figures)
     return table
 
 
@@ -160,11 +150,9 @@ def show_comparison(comparison: Comparison, json_file: str | None) -> None:
 
 def sweep_table(sweep: Sweep) -> Table:
     """MPR of each model at each alpha."""
-    table = Table(title=f"{escape(sweep.dataset)}: test MPR % against alpha")
     models = list(dict.fromkeys(point.model for point in sweep.points))
-    table.add_column("alpha", justify="right")
-    for model in models:
-        table.add_column(model, justify="right")
+    title = f"{escape(sweep.dataset)}: test MPR % against alpha"
+    table = Table(*map(_right, ("alpha", *models)), title=title)
     for alpha in sweep.alphas:
         at = {point.model: point for point in sweep.points if point.alpha == alpha}
         cells = [
@@ -206,10 +194,8 @@ def _value(entry: dict[str, Any], value: str, sign: str = "") -> str:
 
 def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
     """Items similar to another, best first."""
-    table = Table(title=escape(f"like {_label(item)}"))
-    table.add_column("", justify="right")
-    table.add_column("item")
-    table.add_column("similarity", justify="right")
+    columns = (_right(""), "item", _right("similarity"))
+    table = Table(*columns, title=escape(f"like {_label(item)}"))
     for place, entry in enumerate(found, start=1):
         table.add_row(str(place), escape(_label(entry)), f"{entry['similarity']:.3f}")
     return table
@@ -239,9 +225,7 @@ def _label(entry: dict[str, Any]) -> str:
 
 def suggestions_table(suggestions: Suggestions) -> Table:
     """A history and its recommendations, side by side."""
-    table = Table(title=escape(suggestions.title))
-    table.add_column("history")
-    table.add_column("recommended")
+    table = Table("history", "recommended", title=escape(suggestions.title))
     for known, one in zip_longest(suggestions.history, suggestions.recommended):
         table.add_row(
             "" if known is None else escape(f"{known.name} ({known.count:g})"),
@@ -257,6 +241,10 @@ def facts_table(title: str, facts: dict[str, Any]) -> Table:
         form = ",.4g" if isinstance(value, float) else "," if isinstance(value, int) else ""
         table.add_row(name.replace("_", " "), escape(format(value, form)))
     return table
+
+
+def _right(name: str) -> Column:
+    return Column(name, justify="right")
 
 
 def show(table: Table) -> None:

@@ -118,7 +118,7 @@ def test_ids_of_any_parquet_type_come_back_unchanged(tmp_path, expression, expec
     assert found.user_index == {expected: 0}
 
 
-def test_ids_that_cannot_be_told_apart_are_refused(tmp_path):
+def test_values_without_equality_cannot_be_ids(tmp_path):
     path = write_query(tmp_path / "a.parquet", "SELECT [1, 2] AS user, 'x' AS item")
     with pytest.raises(DataError, match=r"INTEGER\[\] cannot serve as user ids"):
         read_interactions(path)
@@ -280,7 +280,7 @@ def refusal(source, **options) -> str:
     return message
 
 
-def test_bad_counts_are_told_apart_with_the_first_row_and_what_to_do(tmp_path):
+def test_bad_counts_are_reported_by_kind_with_the_first_row_and_what_to_do(tmp_path):
     text = "user,item,plays\n1,a,2\n1,b,-3\n2,a,many\n2,b,\n3,a,nan\n3,b,inf\n4,a,-inf\n4,b,-1\n"
     assert refusal(write(tmp_path / "a.csv", text)) == (
         "7 of 8 counts in column 'plays' cannot be used (2 missing or NaN, 1 not a number, "
