@@ -198,7 +198,8 @@ def tune(
         raise TrainingError(
             f"none of {len(tuned.trials)} settings could be trained; see the log for why"
         )
-    _write(tuned, SettingsFile(changes, preset, facts))
+    if not out.exists():
+        _write(tuned, SettingsFile(changes, preset, facts))
     return tuned
 
 
