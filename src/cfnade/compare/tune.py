@@ -141,7 +141,7 @@ def tune(
         data: Counts with their ids.
         out: The settings file to write.
         recipe: Settings to start from.
-        changes: Settings that differ from the preset and are not searched.
+        changes: Settings that differ from the recipe and are not searched.
         search: Settings to search, of `SPACE`; None searches all that are not in `changes`.
         n_trials: Settings to try, those of earlier runs included.
         minutes: Start no trial after this time; None for no limit.
@@ -196,7 +196,8 @@ def tune(
         raise TrainingError(
             f"none of {len(tuned.trials)} settings could be trained; see the log for why"
         )
-    _write(tuned, SettingsFile(changes, recipe, facts))
+    if not out.exists():
+        _write(tuned, SettingsFile(changes, recipe, facts))
     return tuned
 
 
