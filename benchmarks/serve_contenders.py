@@ -62,7 +62,7 @@ class Als(Service):
         answers = []
         for ids, scores in zip(*found, strict=True):
             listed = [
-                {**loaded.items[column], "probability": score}
+                {**loaded.items[column], "score": score, "probability": None}
                 for column, score in zip(ids.tolist(), scores.tolist(), strict=True)
             ]
             answers.append(to_json({"recommendations": listed, "unknown": []}))

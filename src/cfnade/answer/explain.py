@@ -26,13 +26,10 @@ class Effect:
 
     item: Any
     """Id of the entry."""
-
     is_liked: bool
     """False for a disliked entry."""
-
     score: float
     """Change of the item's score; above 0 if the entry speaks for the item."""
-
     probability: float | None
     """Change of its probability; None if the explanation has none."""
 
@@ -43,13 +40,10 @@ class Explanation:
 
     item: Any
     """Id of the explained item."""
-
     score: float
     """Its score given the whole history: what `recommend` ranks by."""
-
     probability: float | None
     """Its calibrated probability; None without a calibrator, or if the item is in the history."""
-
     effects: tuple[Effect, ...]
     """One for each entry of the history, largest change of the score first, whatever the sign."""
 
@@ -64,18 +58,13 @@ class EffectTable:
 
     entries: NDArray[np.int64]
     """Columns of the history's entries, likes before dislikes, (n_entries,)."""
-
     n_liked: int
-
     scores: NDArray[np.float32]
     """Of the items, given the whole history, (n_asked,)."""
-
     on_scores: NDArray[np.float32]
     """Effect of each entry on each score, (n_entries, n_asked)."""
-
     probabilities: NDArray[np.float64]
     """Of the items, (n_asked,); NaN where there is none."""
-
     on_probabilities: NDArray[np.float64]
     """Effect of each entry on each probability, (n_entries, n_asked); NaN where there is none."""
 
@@ -141,17 +130,9 @@ def effects(
     items: NDArray[np.int64],
     disliked: csr_array | None = None,
 ) -> EffectTable:
-    """Compute what each entry of one history does for some items.
+    """Compute what each entry of one history does for some items, exactly.
 
-    Args:
-        network: The trained network.
-        calibrator: Turns scores into probabilities.
-        ratings: Relative ratings of the history, sparse, (1, n_items).
-        items: Columns of the items to explain, (n_asked,).
-        disliked: Confidences of disliked items, sparse, (1, n_items).
-
-    Returns:
-        The effects; exact, not an approximation.
+    Args as for `logits_without_each`; the calibrator turns scores into probabilities.
     """
     logits = logits_without_each(network, ratings, items, disliked)
     scores, without = logits[0], logits[1:]

@@ -23,7 +23,6 @@ class ItemSets:
 
     columns: NDArray[np.integer]
     """All sets, one after the other."""
-
     starts: NDArray[np.integer] | None = None
     """Where each user's set starts, (n_users + 1,); None for one set that serves all."""
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,45 +30,32 @@ N_BINS = 48
 """Bins of the histogram of scores."""
 
 
-def _no_columns() -> NDArray[np.int64]:
+def _empty() -> Any:
     return np.empty(0, dtype=np.int64)
-
-
-def _no_values() -> NDArray[np.float64]:
-    return np.empty(0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Query:
     """One history and what is wanted for it; items are columns, each at most once in a field."""
 
-    liked: NDArray[np.integer] = field(default_factory=_no_columns)
+    liked: NDArray[np.integer] = field(default_factory=_empty)
     """The history, ascending."""
-
-    counts: NDArray[np.floating] = field(default_factory=_no_values)
+    counts: NDArray[np.floating] = field(default_factory=_empty)
     """Of the liked items, above 0."""
-
-    disliked: NDArray[np.integer] = field(default_factory=_no_columns)
+    disliked: NDArray[np.integer] = field(default_factory=_empty)
     """Items known to be disliked, ascending, none of them liked; never recommended."""
-
-    confidences: NDArray[np.floating] = field(default_factory=_no_values)
+    confidences: NDArray[np.floating] = field(default_factory=_empty)
     """Of the disliked items, at least 1."""
-
     n: int = 10
     """Most items to recommend."""
-
     only: NDArray[np.integer] | None = None
     """Items to choose from; None for all."""
-
-    exclude: NDArray[np.integer] = field(default_factory=_no_columns)
+    exclude: NDArray[np.integer] = field(default_factory=_empty)
     """Items never to recommend."""
-
     include_seen: bool = False
     """Recommend liked items as well."""
-
     explain: bool = False
     """Compute the effect of each entry on each recommendation."""
-
     spread: bool = False
     """Compute the histogram of scores."""
 
@@ -79,10 +66,8 @@ class Histogram:
 
     low: float | None
     """Start of the first bin; None if there is no item."""
-
     high: float | None
     """End of the last bin."""
-
     counts: list[int]
     """Items in each bin; all bins are equally wide."""
 
@@ -93,16 +78,12 @@ class Answer:
 
     columns: NDArray[np.int64]
     """The items, (at most n,)."""
-
     scores: NDArray[np.float32]
     """What ranks them: logits, (at most n,)."""
-
     probabilities: NDArray[np.float64]
     """Calibrated, (at most n,); NaN without a calibrator and for items in the history."""
-
     effects: EffectTable | None = None
     """Of each entry of the history on each item, if asked for."""
-
     spread: Histogram | None = None
     """Distribution of the scores, if asked for."""
 
@@ -132,13 +113,8 @@ class Answers:
     """Answers queries with a network, its catalogue and its calibrator."""
 
     scorer: NetworkScorer
-    """The network and each item's count distribution."""
-
     catalogue: Catalogue
-    """Ids and names of the items."""
-
     calibrator: Calibrator | None = None
-    """Turns scores into probabilities, if the model has one."""
 
     @property
     def full_dislike(self) -> float:
@@ -153,38 +129,25 @@ class Answers:
         n: int = 10,
         *,
         disliked: Any = None,
-        filter_already_liked_items: bool = True,
-        filter_items: Items | None = None,
-        items: Items | None = None,
-        unknown: Unknown = "raise",
         explain: bool = False,
+        unknown: Unknown = "raise",
+        **filters: Any,
     ) -> Query:
-        """Read a query that names items by id.
+        """Read one query; `filters` as for `queries`.
 
         Raises:
             DataError: If it cannot be read, or an item is both liked and disliked.
         """
         counts = self.catalogue.history(history, unknown=unknown)
-        columns, confidences = _no_columns(), _no_values()
-        if disliked is not None:
-            row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
-            columns, confidences = row.indices, row.data
-            both = np.intersect1d(counts.indices, columns)
-            if both.size:
-                item = self.catalogue.ids[both].tolist()[0]
-                raise DataError(f"item {item!r} is both in the history and disliked; decide which")
-        only, never = self.filters(1, items, filter_items, unknown)
-        return Query(
-            counts.indices,
-            counts.data,
-            columns,
-            confidences,
-            n,
-            None if only is None else only.of(0),
-            never.of(0),
-            include_seen=not filter_already_liked_items,
-            explain=explain,
-        )
+        ((query,),) = self.queries(counts, n, unknown=unknown, **filters)
+        if disliked is None:
+            return replace(query, explain=explain)
+        row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+        both = np.intersect1d(query.liked, row.indices)
+        if both.size:
+            item = self.catalogue.ids[both].tolist()[0]
+            raise DataError(f"item {item!r} is both in the history and disliked; decide which")
+        return replace(query, disliked=row.indices, confidences=row.data, explain=explain)
 
     def queries(
         self,
@@ -199,7 +162,7 @@ class Answers:
     ) -> Iterator[list[Query]]:
         """One query for each row of counts, (n_users, n_items), in blocks for `recommend`.
 
-        A block holds as many queries as have scores of `block_bytes` together.
+        The scores of a block take at most `block_bytes`.
         """
         n_users, n_items = histories.shape
         only, never = self.filters(n_users, items, filter_items, unknown)
@@ -221,14 +184,9 @@ class Answers:
         self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown
     ) -> tuple[ItemSets | None, ItemSets]:
         """Read `items` (None for all) and `filter_items`, by id or as masks."""
-
-        def read(name: str, asked: Items) -> ItemSets:
-            return item_sets(asked, self.catalogue, n_users, name=name, unknown=unknown)
-
-        never = ItemSets(_no_columns())
-        if filter_items is not None:
-            never = read("filter_items", filter_items)
-        return None if items is None else read("items", items), never
+        read = partial(item_sets, catalogue=self.catalogue, n_users=n_users, unknown=unknown)
+        only = None if items is None else read(items, name="items")
+        return only, read([] if filter_items is None else filter_items, name="filter_items")
 
     # Answers -------------------------------------------------------------------------------------
 
@@ -250,10 +208,7 @@ class Answers:
         probabilities = self._probabilities(queries, best, found)
         answers = []
         for row, query in enumerate(queries):
-            table = None
-            if query.explain:
-                row_disliked = None if disliked is None else disliked[[row]]
-                table = self._effects(ratings[[row]], best[row], row_disliked)
+            table = self.effects(query, best[row]) if query.explain else None
             spread = _histogram(logits[row]) if query.spread else None
             answers.append(Answer(best[row], found[row], probabilities[row], table, spread))
         return answers
@@ -261,7 +216,7 @@ class Answers:
     def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
         """What each entry of a history does for some items, (n_asked,)."""
         ratings, disliked = self._inputs([query])
-        return self._effects(ratings, columns, disliked)
+        return effects(self.scorer.network, self.calibrator, ratings, columns, disliked)
 
     def explain(self, query: Query, item: Hashable) -> Explanation:
         """What each entry of a history does for one item, by id."""
@@ -322,11 +277,6 @@ class Answers:
         ends = np.cumsum([0, *(query.disliked.size for query in queries)])
         confidences = np.concatenate([query.confidences for query in queries])
         return ratings, csr_array((confidences, disliked, ends), shape=shape)
-
-    def _effects(
-        self, ratings: csr_array, columns: NDArray[np.int64], disliked: csr_array | None
-    ) -> EffectTable:
-        return effects(self.scorer.network, self.calibrator, ratings, columns, disliked)
 
     def _probabilities(
         self,

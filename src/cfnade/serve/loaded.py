@@ -38,13 +38,10 @@ class LoadedModel:
 
     name: str
     """Of its folder."""
-
     stamp: Stamp
     """Of the folder when it was loaded."""
-
     version: str
     """First digits of the checksum in `model.json`."""
-
     loaded_at: str
     """Time of loading, in UTC."""
 

@@ -15,22 +15,16 @@ class RequestLimits:
 
     body_bytes: int = 1 << 20
     """Size of a request's body."""
-
     history: int = 1_000
     """Items in a history; as many again may be disliked."""
-
     n: int = 100
     """Items asked for."""
-
     batch: int = 64
     """Histories in one request for many."""
-
     filter_items: int = 10_000
     """Items in `exclude` or `only`."""
-
     query: int = 200
     """Characters of a search."""
-
     waiting: int = 512
     """Histories that may wait for an answer; beyond that requests get status 503."""
 
@@ -47,31 +41,22 @@ class ServeSettings:
 
     model: Path
     """Folder of the saved model; watched for a new model."""
-
     host: str = "127.0.0.1"
     """Address to listen on."""
-
     port: int = 8000
     """Port to listen on; 0 takes a free one."""
-
     n_workers: int = 1
     """Number of worker processes."""
-
     api_key: str | None = field(default=None, repr=False)
     """Key that requests must carry; None for no key."""
-
     allowed_origins: tuple[str, ...] = ()
     """Origins of other web pages that may send requests."""
-
     watch_seconds: float = 1.0
     """Seconds between checks for a new model; 0 waits for SIGHUP."""
-
     most_together: int = 32
     """Most histories answered in one pass when several wait."""
-
     grace_seconds: int = 30
     """Seconds that requests may take to finish when the service stops."""
-
     limits: RequestLimits = field(default_factory=RequestLimits)
     """Limits of one request."""
 

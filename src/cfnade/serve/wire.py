@@ -89,16 +89,21 @@ class HistoryRequest(StrictRequest):
             )
 
 
-class RecommendRequest(HistoryRequest):
-    """A history to recommend for, and filters."""
+class FilteredRequest(StrictRequest):
+    """How many items are wanted, and of which."""
 
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
-        default=10, description="Most items to recommend."
+        default=10, description="Most items in the answer."
     )
-    exclude: list[ItemId] = Field(default_factory=list, description="Items never to recommend.")
+    exclude: list[ItemId] = Field(default_factory=list, description="Items to leave out.")
     only: list[ItemId] | None = Field(
         default=None, description="Items to choose from; null for all."
     )
+
+
+class RecommendRequest(FilteredRequest, HistoryRequest):
+    """A history to recommend for, and filters."""
+
     include_seen: bool = Field(default=False, description="Recommend items of the history as well.")
     explain: bool = Field(
         default=False, description="Add the items of the history that speak most for each."
@@ -124,17 +129,10 @@ class ExplainRequest(HistoryRequest):
     item: ItemId
 
 
-class SimilarRequest(StrictRequest):
+class SimilarRequest(FilteredRequest):
     """An item to find similar items for."""
 
     item: ItemId
-    n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
-        default=10, description="Most items to find."
-    )
-    exclude: list[ItemId] = Field(default_factory=list, description="Items to leave out.")
-    only: list[ItemId] | None = Field(
-        default=None, description="Items to choose from; null for all."
-    )
 
 
 class LookupRequest(StrictRequest):
@@ -283,11 +281,8 @@ class Requests:
         entries = {
             name: at_most(HistoryRequest, name, limits.history) for name in ("history", "disliked")
         }
-        filters = {
-            "n": at_most(SimilarRequest, "n", limits.n),
-            "exclude": at_most(SimilarRequest, "exclude", limits.filter_items),
-            "only": at_most(SimilarRequest, "only", limits.filter_items),
-        }
+        most = {"n": limits.n, "exclude": limits.filter_items, "only": limits.filter_items}
+        filters = {name: at_most(FilteredRequest, name, most[name]) for name in most}
 
         def limited(model: type[BaseModel], **changes: Any) -> Any:
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changes)

@@ -57,7 +57,6 @@ class Artifact:
     network: NumpyNetwork
     relative_rating: RelativeRating
     """Each item's count distribution."""
-
     catalogue: Catalogue
     info: dict[str, Any] = field(default_factory=dict)
     """Settings, metrics and origin of the model, for JSON."""

@@ -32,12 +32,10 @@ class TensorEntry:
 
     dtype: str
     """In the safetensors format, such as `F32`."""
-
     shape: tuple[int, ...]
 
     start: int
     """First byte in the file."""
-
     n_bytes: int
 
 
