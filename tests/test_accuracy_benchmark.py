@@ -22,7 +22,7 @@ from cfnade.errors import ConfigError, DataError, TrainingError
 from cfnade.metrics.bootstrap import bootstrap_means
 from cfnade.metrics.formulas import UserSums
 from cfnade.metrics.search import Search, Trial
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 pytest.importorskip("implicit")
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

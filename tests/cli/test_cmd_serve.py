@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from cfnade.cli.main import run
-from tests.cli.test_cmd_model import KEPT
 from tests.markdown_examples import ROOT
+from tests.serve.running import KEPT
 
 
 def line_of(capsys):

@@ -13,7 +13,7 @@ import pytest
 
 from cfnade.cli.main import run
 from cfnade.fit.settings_file import read_settings
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 pytest.importorskip("optuna")
 
@@ -51,7 +51,7 @@ def test_tune_writes_settings_that_fit_reads(tuned, plays, tmp_path, capsys):
     assert settings["n_hidden"] == 4 and settings["max_epochs"] == 4
 
 
-def test_the_table_shows_the_best_trials_and_the_preset(tuned, plays, capsys):
+def test_the_table_shows_the_best_trials_and_the_recipe(tuned, plays, capsys):
     arguments = ["tune", str(plays), "--out", str(tuned), *QUICK, "--trials", "3", "--resume"]
     assert run(arguments) == 0
     shown = capsys.readouterr()
@@ -74,7 +74,7 @@ def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, plays,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--preset", "paper"], "--preset has no meaning with --settings"),
+        (["--recipe", "paper"], "--recipe does not go with --settings"),
         (["--settings", "nowhere.toml"], "cannot read the settings in nowhere.toml"),
         (["--start-from", "model"], "--settings has no meaning with --start-from"),
     ],

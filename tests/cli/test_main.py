@@ -16,7 +16,7 @@ from rich.console import Console
 
 from cfnade.cli import console
 from cfnade.cli.main import run
-from tests.test_estimator import group_counts
+from tests.networks import group_counts
 
 QUICK = [
     "--set",
@@ -94,10 +94,10 @@ def test_fit_goes_on_from_a_model_with_more_data(model, more_events, tmp_path, c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--resume"], "--resume has no meaning with --start-from"),
-        (["--preset", "paper"], "--preset has no meaning with --start-from"),
-        (["--set", "n_hidden=4"], "n_hidden cannot be changed"),
-        (["--train", "old"], "train must be all or new, got 'old'"),
+        (["--resume"], "--resume does not go with --start-from"),
+        (["--recipe", "paper"], "--recipe does not go with --start-from"),
+        (["--set", "n_hidden=4"], "n_hidden cannot change in a trained model"),
+        (["--train", "old"], "train must be one of all, new; got 'old'"),
     ],
 )
 def test_what_has_no_meaning_for_a_trained_model_is_told(
@@ -283,7 +283,7 @@ def test_explain_tells_what_each_entry_does(model, events, capsys):
         (["fit", "DATA", "--out", "OUT", "--set", "depth=3"], "there is no setting 'depth'"),
         (["fit", "DATA", "--out", "OUT", "--set", "alpha"], "--set takes NAME=VALUE"),
         (["fit", "DATA", "--out", "OUT", "--set", "n_hidden=0"], "n_hidden must be"),
-        (["fit", "DATA", "--out", "OUT", "--preset", "best"], "there is no preset 'best'"),
+        (["fit", "DATA", "--out", "OUT", "--recipe", "best"], "there is no recipe 'best'"),
         (["fit", "DATA", "--out", "OUT", "--set", "alpha=much"], "alpha must be a finite number"),
         (["fit", "DATA", "--out", "OUT", "--set", "max_epochs=0"], "max_epochs must be"),
         (["fit", "DATA", "--out", "OUT", "--resume"], "there is no checkpoint in"),

@@ -17,7 +17,7 @@ from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.formulas import DEFAULT_METRICS
 from tests.compare.outcomes import result
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
 

@@ -8,7 +8,7 @@ from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
 from cfnade.data.interactions import Interactions
 from cfnade.metrics.search import Search, Trial
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError
 from cfnade.metrics.search import Validation
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 BASELINES = [name for name in CONTENDERS if not name.startswith("cfnade")]
 

@@ -8,7 +8,7 @@ from cfnade.compare.registry import contender
 from cfnade.compare.sweep import sweep
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
 

@@ -12,8 +12,7 @@ from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError,
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.tune import SPACE, _validation, in_space, tune
 from cfnade.fit.settings_file import read_settings
-from cfnade.model.config import usual_item_l2
-from tests.taste_groups import group_counts
+from tests.networks import group_counts
 
 pytest.importorskip("optuna")
 
@@ -37,18 +36,22 @@ def without_seconds(tuned):
 
 
 def test_the_space_holds_settings_that_there_are_and_the_default_of_each():
-    settings = {**ImplicitCFNADE().get_params(), "item_l2": usual_item_l2(10, 5, 5)}  # of some data
+    model = ImplicitCFNADE()
+    params = model.get_params()
+    usual = {**params, "recipe__item_l2": model.plan(group_counts()).training.item_l2}
     for name in SPACE:
-        assert in_space(name, settings[name]), name
+        assert name in params
+        assert in_space(name, usual[f"recipe__{name.removeprefix('recipe__')}"]), name
 
 
-def test_the_first_trial_is_the_preset_and_the_best_one_is_in_the_file(whole, data):
+def test_the_first_trial_is_the_recipe_and_the_best_one_is_in_the_file(whole, data):
     first = whole.trials[0]
     assert first.settings == {"alpha": 30.0, "learning_rate": 5e-3}
     assert [trial.number for trial in whole.trials] == list(range(1, 10))
     assert whole.best.mpr == min(t.mpr for t in whole.trials if t.mpr is not None) <= first.mpr
     file = read_settings(whole.file)
-    usual = {"item_l2": usual_item_l2(Protocol(data).validation.train.nnz, *data.counts.shape)}
+    plan = ImplicitCFNADE(**SMALL).plan(Protocol(data).validation.train)
+    usual = {"item_l2": plan.training.item_l2}
     assert file.settings == {**SMALL, **usual, **whole.best.settings}  # what was not searched
     assert file.search["validation_mpr"] == pytest.approx(whole.best.mpr, abs=1e-4)
     assert file.search["n_trials"] == 9
@@ -113,7 +116,7 @@ def test_an_interrupted_search_keeps_its_best_and_goes_on_as_if_it_had_not_been(
     assert without_seconds(more)[:9] == without_seconds(whole) and len(more.trials) == 10
 
 
-def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_preset(data, tmp_path):
+def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_recipe(data, tmp_path):
     def interrupt(number, epoch):
         raise KeyboardInterrupt
 
@@ -130,25 +133,30 @@ def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_preset(da
 
 def test_trials_that_fall_behind_are_pruned(data, tmp_path, monkeypatch):
     monkeypatch.setattr("cfnade.compare.tune.WARM_UP", 2)
-    slow = {**SMALL, "max_epochs": 60, "patience": 60, "direct": False, "popularity_tilt": 0.0}
+    slow = {**SMALL, "max_epochs": 60, "patience": 60, "readout__direct": False}
+    slow["readout__popularity_tilt"] = 0.0
     tuned = tune(data, tmp_path / "s.toml", changes=slow, search=["learning_rate"], n_trials=14)
     pruned = [trial for trial in tuned.trials if trial.state == "pruned"]
     assert pruned and all(trial.number > 5 and trial.mpr is None for trial in pruned)
     assert tuned.best.state == "complete"
 
 
-def test_a_preset_outside_the_space_is_tried_as_it_is(data, tmp_path):
+def test_a_recipe_outside_the_space_is_tried_as_it_is(data, tmp_path):
     tuned = tune(
         data,
         tmp_path / "s.toml",
-        preset="paper",
+        recipe="paper",
         changes=SMALL,
-        search=["item_l2", "context_share", "dropout"],
+        search=["item_l2", "recipe__context_share", "dropout"],
         n_trials=2,
     )
-    assert tuned.trials[0].settings == {"item_l2": 0.0, "context_share": None, "dropout": 0.0}
+    assert tuned.trials[0].settings == {
+        "item_l2": 0.0,
+        "recipe__context_share": None,
+        "dropout": 0.0,
+    }
     assert in_space("item_l2", tuned.trials[1].settings["item_l2"])
-    assert read_settings(tuned.file).preset == "paper"
+    assert read_settings(tuned.file).recipe == "paper"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +185,7 @@ def test_other_data_is_not_mixed_into_a_search(whole, data):
         ({"search": ["alpah"]}, "'alpah' cannot be searched; choose from alpha, item_l2"),
         ({"search": ["alpha"], "changes": {"alpha": 3.0}}, "alpha is both fixed and searched"),
         ({"changes": {"alpah": 3.0}}, "there is no setting 'alpah'"),
-        ({"preset": "best"}, "there is no preset 'best'"),
+        ({"recipe": "best"}, "there is no recipe 'best'"),
         ({"resume": True}, "there is no search to resume"),
         ({"changes": {"batch_size": 0}}, "batch_size must be"),
     ],

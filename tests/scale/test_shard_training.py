@@ -44,20 +44,16 @@ def train_command(folder, out, *more, module=("-m", "cfnade")):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("validation_users", 5, "--validation-users"),
         ("validation_share", 0.2, "--validation-share"),
         ("validation_by", "events", "split by pairs"),
         ("memory_limit", "4GB", "one row group per shard"),
-        ("refit", True, "not trained on"),
+        ("recipe__refit", True, "not trained on"),
         ("choose_by", "ndcg@20", "by MPR"),
-        ("start_from_factors", True, "all users in memory"),
-        ("n_networks", 2, "one network"),
-        ("direct_gain", 2.0, "no readout"),
-        ("direct_neighbours", 2.0, "no readout"),
-        ("direct_l2", 2.0, "no readout"),
-        ("popularity_tilt", 2.0, "no readout"),
-        ("factor_alpha", 2.0, "no readout"),
-        ("factor_gain", 2.0, "no readout"),
+        ("recipe__start", "factors", "all users in memory"),
+        ("readout__direct_gain", 2.0, "no readout"),
+        ("readout__direct_neighbours", 2, "no readout"),
+        ("readout__direct_l2", 2.0, "no readout"),
+        ("readout__popularity_tilt", 2.0, "no readout"),
     ],
 )
 def test_settings_that_cannot_be_changed_on_shards_are_refused(
@@ -74,8 +70,8 @@ def test_a_folder_that_is_not_prepared_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"optimizer": "sgd", "n_layers": 2, "zero_share": 0.5, "learning_rate": 0.5}],
-    ids=["adam", "sgd, two layers, some zeros"],
+    [{}, {"recipe__optimizer": "sgd", "recipe__n_layers": 2, "learning_rate": 0.5}],
+    ids=["adam", "sgd, two layers"],
 )
 def test_two_processes_end_in_the_weights_of_one(folder, tmp_path, changes):
     alone = train_prepared(folder, tmp_path / "one", {**SETTINGS, **changes})
