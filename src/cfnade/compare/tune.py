@@ -62,8 +62,8 @@ SPACE: Mapping[str, Range | list[Any]] = {
     "n_hidden": [64, 128, 256, 512],
     "direct_dropout": Range(0.0, 0.8),
 }
-"""The searched settings. Others keep the preset's value: a fit finds its epochs and readout, and
-more networks or smaller batches only trade time for accuracy."""
+"""The searched settings. Others keep the preset's value: a fit finds its
+epochs and readout, and more networks or smaller batches only trade time for accuracy."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ class Tuned:
 
 
 OnTuneEpoch: TypeAlias = Callable[[int, "Epoch"], None]
+"""Called after every epoch with the trial's number."""
+
 _Fit: TypeAlias = Callable[[Mapping[str, Any], Callable[["Epoch"], None]], ImplicitCFNADE]
 
 
