@@ -232,7 +232,7 @@ def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells:
 
 
 def _chosen_by(dataset: AccuracySet) -> tuple[str, ...]:
-    """Metrics beside MPR that a baseline's settings are chosen by."""
+    """Further metrics that a baseline's settings are chosen by."""
     return ("ndcg@20",) if "ndcg@20" in dataset.metrics else ("ndcg@100",)
 
 
@@ -244,7 +244,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=10, help="settings that each may try")
     parser.add_argument("--seeds", type=int, default=3, help="final fits of what is not fixed")
     parser.add_argument("--no-ablation", action="store_true", help="leave the ablation out")
-    parser.add_argument("--report", action="store_true", help="only write what is there")
+    parser.add_argument("--report", action="store_true", help="only write the report")
     parser.add_argument("--quick", action="store_true", help="a made-up set, kept to itself")
     options = parser.parse_args()
     options.methods = options.methods.replace(",", " ").split()

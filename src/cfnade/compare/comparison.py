@@ -42,11 +42,7 @@ class Result:
     """95 % bootstrap interval over users."""
 
     fit_seconds: float
-    """Of the final fit."""
-
     search_seconds: float
-    """Of choosing the settings."""
-
     n_settings: int
     """Tried on validation."""
 
