@@ -157,7 +157,7 @@ class IMFSpark:
 
 @dataclass(frozen=True)
 class IMFSparkContender:
-    """IMF on Spark with 256 factors, as in the paper; regularisation and alpha are searched."""
+    """IMF on Spark with the paper's 256 factors; regularisation and alpha are searched."""
 
     seed: int = 0
     grid: dict[str, Any] = field(
