@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import logging
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -69,3 +70,22 @@ def test_a_notebook_has_a_bar_if_it_has_widgets(monkeypatch, has_widgets):
     with pytest.raises(TypeError), progress_bar(notebook):
         pass
     assert made == [not has_widgets]
+
+
+def test_a_notebook_without_widgets_updates_a_line_in_place(monkeypatch):
+    shown = []
+    handle = SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    ipython = SimpleNamespace(display=lambda data, raw, display_id: handle)
+    monkeypatch.setattr("cfnade.progress.import_module", lambda name: ipython)
+    monkeypatch.setattr("cfnade.progress.find_spec", lambda name: None)
+    notebook = Console(file=io.StringIO())
+    monkeypatch.setattr(notebook, "is_jupyter", True)
+    monkeypatch.setattr(notebook, "print", lambda text, **_: shown.append(text))
+    with training_progress(4, notebook) as (on_epoch, _):
+        on_epoch(AnEpoch(1))
+        on_epoch(AnEpoch(2))
+    assert shown == [
+        "█████░░░░░░░░░░░░░░░ 1/4 training 1, epoch 1: loss 0.5000",
+        "██████████░░░░░░░░░░ 2/4 training 1, epoch 2: loss 0.5000",
+        "training 1, epoch 2: loss 0.5000",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,6 +69,14 @@ def report_stage(progress: Progress, text: str) -> None:
         logger.info("%s", text)
 
 
+def _notebook_line(progress: Progress) -> Callable[[str], None]:
+    """Show a line, updated in place, in a notebook without a bar; else do nothing."""
+    if not (progress.disable and progress.console.is_jupyter):
+        return lambda text: None
+    handle = import_module("IPython.display").display({}, raw=True, display_id=True)
+    return lambda text: handle.update({"text/plain": text}, raw=True)
+
+
 @contextmanager
 def training_progress(
     max_epochs: int, console: Console | None = None
@@ -95,6 +104,7 @@ def training_progress(
 
     with progress_bar(console) as progress:
         task = progress.add_task("getting ready", total=max_epochs)
+        show = _notebook_line(progress)
 
         def on_epoch(epoch: Epoch) -> None:
             nonlocal n_trainings, done
@@ -105,6 +115,8 @@ def training_progress(
             epochs.append(epoch)
             done = epoch.number
             progress.update(task, completed=done, description=summary())
+            filled = round(20 * min(done / max(max_epochs, 1), 1))
+            show(f"{'█' * filled:░<20} {done}/{max_epochs} {summary()}")
 
         def on_step(step: int, n_steps: int) -> None:
             progress.update(task, completed=min(done + step / n_steps, max_epochs))
