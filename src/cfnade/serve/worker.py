@@ -57,15 +57,6 @@ def run_service(
     sys.setswitchinterval(_SWITCH_SECONDS)
     release_memory()
     gc.freeze()  # the model is never garbage: do not search it
-    on_ready()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # The server handles these, and raises them again when it is done.
-        signal.signal(number, lambda *_: None)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(service, listening, supervisor))
-
-
-async def _serve(service: Service, listening: socket.socket, supervisor: int | None) -> None:
     config = uvicorn.Config(
         build_app(service),
         http="httptools",
@@ -79,6 +70,21 @@ async def _serve(service: Service, listening: socket.socket, supervisor: int | N
         timeout_keep_alive=75,  # longer than proxies wait, so that they close first
     )
     server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # For signals before the server handles them; it also raises them again at its end.
+        signal.signal(number, stop)
+    on_ready()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(server, service, listening, supervisor))
+
+
+async def _serve(
+    server: uvicorn.Server, service: Service, listening: socket.socket, supervisor: int | None
+) -> None:
     loop = asyncio.get_running_loop()
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, service.source.wake)

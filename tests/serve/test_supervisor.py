@@ -69,7 +69,6 @@ def test_a_worker_that_is_killed_is_replaced_and_figures_are_those_of_all(two):
 
 def test_all_workers_take_over_a_new_model(two, folder):
     save_artifact(random_artifact(np.random.default_rng(5)), folder)
-    time.sleep(0.2)
     two.signal(signal.SIGHUP)
 
     def all_new():
