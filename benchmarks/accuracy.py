@@ -26,12 +26,10 @@ from typing import Any
 
 import numpy as np
 from accuracy_report import collect, write_document
-from accuracy_sets import ABLATED, QUICK, SETS, AccuracySet
+from accuracy_sets import QUICK, SETS, AccuracySet
 from nested import Choice, Judgement, choose, judge
 from threadpoolctl import threadpool_limits
 
-from cfnade import ImplicitCFNADE
-from cfnade.beyond.readout import Readout
 from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
@@ -45,22 +43,6 @@ DETERMINISTIC = {"popularity", "ease", "edlae", "slim", "lrec", "knn"}
 """One seed is all there is."""
 
 OURS = ("cfnade", "cfnade-paper")
-
-ABLATIONS: dict[str, dict[str, Any]] = {
-    "no direct path": {"direct": False},
-    "no factors": {"factors": False},
-    "random start": {"start_from_factors": False},
-    "one network": {"n_networks": 1},
-    "no tilt of popularity": {"popularity_tilt": 0.0},
-    "no item L2": {"item_l2": 0.0},
-    "uniform context": {"context_share": None},
-    "no dropout": {"dropout": 0.0},
-    "no average of weights": {"weight_average": 0.0},
-    "inputs not scaled by the history": {"input_scale": "alpha"},
-    "inputs not scaled": {"input_scale": "none"},
-    "bias from zero": {"bias_start": "zero"},
-}
-"""Each option of the default turned off, one at a time."""
 
 logger = logging.getLogger("accuracy")
 
@@ -143,13 +125,6 @@ def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contende
     return of_seed
 
 
-def ablated(chosen: Choice, changes: dict[str, Any]) -> Callable[[int], Contender]:
-    """CF-NADE with one option changed; epochs and readout are found again."""
-    found_in_fit = {"max_epochs", "direct", "factors", *(f.name for f in fields(Readout))}
-    kept = {n: v for n, v in chosen.settings.items() if n not in found_in_fit}
-    return lambda seed: cfnade(seed, grid={}, start={**kept, **changes})
-
-
 def run_cell(
     cell: Cell,
     contender_of: Callable[[int], Contender],
@@ -188,14 +163,7 @@ def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells:
     folder = cells / name
     methods = [m for m in options.methods if dataset.methods is None or m in dataset.methods]
     todo = [m for m in methods if not Cell(folder, m).is_done]
-    ablations = [
-        key
-        for key, changes in ABLATIONS.items()
-        if name in options.ablated
-        and set(changes) <= set(ImplicitCFNADE().get_params())
-        and not Cell(folder, f"cfnade, {key}").is_done
-    ]
-    if not todo and not ablations:
+    if not todo:
         return
 
     @cache
@@ -219,16 +187,6 @@ def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells:
             trials=min(trials, 4) if method == "cfnade-paper" else trials,
             seeds=[0] if method in DETERMINISTIC else list(range(options.seeds)),
         )
-    base = Cell(folder, "cfnade").chosen()
-    for key in ablations if base is not None else []:
-        run_cell(
-            Cell(folder, f"cfnade, {key}"),
-            ablated(base["mpr"], ABLATIONS[key]),
-            protocol(),
-            by=("mpr",),
-            trials=1,
-            seeds=[0],
-        )
 
 
 def _chosen_by(dataset: AccuracySet) -> tuple[str, ...]:
@@ -243,7 +201,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--methods", default=" ".join(METHODS), help="names, likewise")
     parser.add_argument("--trials", type=int, default=10, help="settings that each may try")
     parser.add_argument("--seeds", type=int, default=3, help="final fits of what is not fixed")
-    parser.add_argument("--no-ablation", action="store_true", help="leave the ablation out")
     parser.add_argument("--report", action="store_true", help="only write the report")
     parser.add_argument("--quick", action="store_true", help="a made-up set, kept to itself")
     options = parser.parse_args()
@@ -255,7 +212,6 @@ def parsed() -> argparse.Namespace:
     unknown = set(options.sets) - set(known)
     if unknown:
         parser.error(f"no data set {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
-    options.ablated = () if options.no_ablation else (tuple(QUICK) if options.quick else ABLATED)
     if options.quick:
         options.trials, options.seeds = min(options.trials, 2), min(options.seeds, 2)
     return options

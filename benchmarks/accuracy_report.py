@@ -149,7 +149,6 @@ def accuracy_section(collected: dict[str, Any]) -> str:
     lines += _edges(sets)
     if "gowalla-lightgcn" in sets:
         lines += _gowalla(sets["gowalla-lightgcn"])
-    lines += _ablation(sets)
     return "\n".join([*lines, END, ""])
 
 
@@ -301,39 +300,4 @@ def _gowalla(found: dict[str, Any]) -> list[str]:
         )
     for name, recall, ndcg, source in PUBLISHED_GOWALLA:
         lines.append(f"| {name} | {recall:.4f} | {ndcg:.4f} | | | {source} |")
-    return [*lines, ""]
-
-
-def _ablation(sets: Mapping[str, Any]) -> list[str]:
-    """The ablation: MPR / nDCG@100 without each option of CF-NADE."""
-    shown = {
-        name: found
-        for name, found in sets.items()
-        if any(not _is_method(method) for method in found["methods"])
-    }
-    if not shown:
-        return []
-    rows = dict.fromkeys(m for f in shown.values() for m in f["methods"] if not _is_method(m))
-    lines = [
-        "### What each option is worth",
-        "",
-        "CF-NADE as chosen, with one option off at a time; epochs and readout are found again on "
-        "validation, one seed. MPR % / nDCG@100 on test; +: MPR is significantly worse without "
-        "it, -: significantly better.",
-        "",
-        "| CF-NADE | " + " | ".join(shown) + " |",
-        "|---|" + "---|" * len(shown),
-    ]
-    signs = {"win": " +", "loss": " -", "within noise": ""}
-    for row in (REFERENCE, *rows):
-        cells = []
-        for found in shown.values():
-            method = found["methods"].get(row)
-            if method is None or "failed" in method:
-                cells.append("" if method is None else "not fitted")
-                continue
-            metrics = method["all_metrics"]
-            sign = signs.get(method["figures"]["mpr"].get("cfnade", ""), "")
-            cells.append(f"{metrics['mpr']:.2f} / {metrics['ndcg@100']:.4f}{sign}")
-        lines.append(f"| {row.removeprefix(f'{REFERENCE}, ')} | {' | '.join(cells)} |")
     return [*lines, ""]

@@ -122,16 +122,13 @@ SETS = {
             "cfnade-paper",
         ),
         max_memory_gb=8.0,
-        cfnade={"choose_by": "ndcg@20", "zero_share": 0.25, "patience": 10},
+        cfnade={"choose_by": "ndcg@20", "patience": 10},
         is_extra=True,
     ),
 }
 """By name; the first six are the main ones."""
 
 QUICK = {"tiny": AccuracySet("A made-up service", tiny)}
-
-ABLATED = ("lastfm-2k", "online-retail", "ml-100k", "movietweetings-100k", "foursquare-nyc")
-"""Where each option of CF-NADE is turned off in turn."""
 
 PUBLISHED_GOWALLA = (
     ("NGCF", 0.1570, 0.1327, "Wang et al. 2019"),

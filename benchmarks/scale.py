@@ -133,7 +133,7 @@ def training(prepared: Path, out: Path, n_processes: int, epochs: int) -> dict[s
     """Train in `n_processes` of one thread each."""
     settings = {
         "n_hidden": N_HIDDEN, "batch_size": BATCH, "max_epochs": epochs, "patience": epochs,
-        "validate_every": epochs + 1, "n_threads": 1, "bias_start": "odds",
+        "recipe__validate_every": epochs + 1, "n_threads": 1, "recipe__bias_start": "odds",
     }  # fmt: skip
     arguments = {"prepared": str(prepared), "out": str(out), "settings": settings}
     return {"n_processes": n_processes, **torchrun(n_processes, "--train", json.dumps(arguments))}
@@ -284,11 +284,12 @@ def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
 
 def save_untrained(service: Path, out: Path, n_hidden: int) -> None:
     """A model of the right size; its recommendations do not matter here."""
-    from cfnade import ImplicitCFNADE, read_interactions
+    from cfnade import ImplicitCFNADE, Readout, read_interactions
 
     first = sorted((service / "interactions").glob("*.parquet"))[0]
-    settings = {"max_epochs": 1, "validation_share": 0.0, "direct": False, "batch_size": 1000}
-    ImplicitCFNADE(n_hidden=n_hidden, **settings).fit(read_interactions(first)).save(out)
+    settings = {"max_epochs": 1, "validation_share": 0.0, "batch_size": 1000}
+    model = ImplicitCFNADE(n_hidden=n_hidden, readout=Readout(direct=False), **settings)
+    model.fit(read_interactions(first)).save(out)
 
 
 def main() -> None:

@@ -54,20 +54,21 @@ only slows a run."""
 
 CFNADE: dict[str, Any] = {
     "alpha": 30.0,
-    "direct": False,
+    "readout__direct": False,
+    "recipe__start": "random",
     "batch_size": 1_000,
     "learning_rate": 1e-2,
     "item_l2": 0.05,
     "dropout": 0.0,
-    "schedule": "linear",
-    "bias_start": "odds",
-    "validate_every": 1,
+    "recipe__schedule": "linear",
+    "recipe__bias_start": "odds",
+    "recipe__validate_every": 1,
 }
 CFNADE_EPOCHS = {"short": 1, "long": 2}
 """Passes over all users: one run as short as ALS, one for the best MPR."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "with the direct path": {"direct": True},  # not in a quick run: it takes a minute
+    "with the direct path": {"readout__direct": True},  # not in a quick run: it takes a minute
 }
 QUICK_USERS = 20_000
 QUICK = {"batch_size": 200}  # as there are fewer users, for about as many updates
@@ -225,7 +226,7 @@ def preparation(folder: Path) -> dict[str, Any]:
 def small_model(counts: CountMatrix, **changes: Any) -> ImplicitCFNADE:
     """A model of the right size, trained on few users: its weights do not matter here."""
     settings = {**CFNADE, "max_epochs": 1, "validation_share": 0.0, **changes}
-    return ImplicitCFNADE(**settings).fit(counts[:2_000])
+    return ImplicitCFNADE().set_params(**settings).fit(counts[:2_000])
 
 
 def evaluation(folder: Path) -> dict[str, Any]:
@@ -284,7 +285,7 @@ def cfnade_curve(folder: Path, n_epochs: int, **changes: Any) -> dict[str, Any]:
         print("cfnade", n_epochs, points[-1], flush=True)
 
     few = sample_users(held_out, 1_000, 0)  # enough for early stopping
-    model = ImplicitCFNADE(**settings)
+    model = ImplicitCFNADE().set_params(**settings)
     model.fit(train, validation=few, callbacks=Callbacks(on_epoch=on_epoch))
     seconds = time.perf_counter() - started
     final = Judge(train, held_out).mpr(model)
@@ -368,7 +369,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
     variants = {
         name: apart(cfnade_curve, folder, epochs["short"], **changes, **change)
         for name, change in VARIANTS.items()
-        if not (quick and change.get("direct"))
+        if not (quick and change.get("readout__direct"))
     }
     recommended = apart(recommending, folder, direct=False)
     recommended_direct = None if quick else apart(recommending, folder, direct=True)

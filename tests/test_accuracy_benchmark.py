@@ -52,7 +52,7 @@ def protocol() -> Protocol:
 @pytest.fixture
 def options() -> argparse.Namespace:
     return argparse.Namespace(
-        data=Path(), methods=["popularity", "ease", "ials"], trials=2, seeds=2, ablated=()
+        data=Path(), methods=["popularity", "ease", "ials"], trials=2, seeds=2
     )
 
 
@@ -167,7 +167,6 @@ def test_every_set_has_a_table_and_every_method_a_name(accuracy) -> None:
     for dataset in accuracy.SETS.values():
         assert set(dataset.metrics) <= set(NAMES)
         assert set(dataset.methods or ()) <= set(accuracy.METHODS)
-    assert set(accuracy.ABLATED) <= set(accuracy.SETS)
     assert set(accuracy.METHODS) >= accuracy.DETERMINISTIC
     assert str(BENCHMARKS) in sys.path
 

@@ -207,7 +207,7 @@ def test_no_trial_begins_after_the_time(data, tmp_path):
 
 
 def test_settings_that_cannot_be_trained_count_as_failed(data, tmp_path):
-    huge = {**SMALL, "optimizer": "sgd", "learning_rate": 1e30}
+    huge = {**SMALL, "recipe__optimizer": "sgd", "learning_rate": 1e30}
     with pytest.raises(TrainingError, match="none of 2 settings could be trained"):
         tune(data, tmp_path / "s.toml", changes=huge, search=["alpha"], n_trials=2)
     assert not (tmp_path / "s.toml").exists()

@@ -53,11 +53,7 @@ CFNADE_START: dict[str, Any] = {
     "alpha": 30.0,
     "item_l2": 0.05,
     "dropout": 0.5,
-    "bias_start": "odds",
     "patience": 4,
-    "validate_every": 2,
-    "factors": False,
-    "start_from_factors": False,
 }
 SEARCH_NOTE = (
     "IMF and CF-NADE start at settings that longer searches on the validation pairs of this data "

@@ -139,11 +139,6 @@ class _Checkpoints:
         folder = self._folder / part
         return folder, self._resume and folder.exists()
 
-    def forget(self, part: str) -> None:
-        """Delete the checkpoint of one training."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder / part, ignore_errors=True)
-
 
 @dataclass(frozen=True)
 class _Part:
@@ -221,21 +216,13 @@ class _Fitting:
                 n_threads=self.settings.n_threads,
             )
         checkpoint, resume = self.checkpoints.of(name)
-        n_run = 0
-
-        def on_epoch(epoch: Epoch) -> None:
-            nonlocal n_run
-            n_run += 1
-            if self.callbacks.on_epoch is not None:
-                self.callbacks.on_epoch(epoch)
-
-        trained = train(
+        return train(
             plan.model,
             training,
             part.rated,
             start=start,
             validate=None if judge is None else self._validate(part, judge),
-            on_epoch=on_epoch,
+            on_epoch=self.callbacks.on_epoch,
             on_step=self.callbacks.on_step,
             checkpoint=checkpoint,
             resume=resume,
@@ -245,9 +232,6 @@ class _Fitting:
                 "choose_by": None if judge is None else self.settings.choose_by,
             },
         )
-        if name == "search" and n_run:  # a refit of an earlier run is void
-            self.checkpoints.forget("refit")
-        return trained
 
     def _validate(self, part: _Part, judge: Judge) -> Validate:
         """Judge an epoch with the usual readout, as the network will be used."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -216,7 +217,11 @@ def with_nested(params: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
 
 
 def _no_setting(name: str, params: Mapping[str, Any]) -> str:
-    return f"there is no setting {name!r}; choose from {', '.join([*params, *NESTED])}"
+    names = [*params, *NESTED]
+    near = [each for each in NESTED if each.endswith(f"__{name}")]
+    near += [each for each in get_close_matches(name, names, 3) if each not in near]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(names)}"
+    return f"there is no setting {name!r}; {hint}"
 
 
 def to_json(params: Mapping[str, Any]) -> dict[str, Any]:
