@@ -9,12 +9,18 @@ import pytest
 
 from cfnade.cli.main import app, run
 from tests.markdown_examples import ROOT, commands, run_page
+from tests.networks import group_counts
 
 README = ROOT / "README.md"
 
 
 def test_the_python_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    counts = group_counts().tocoo()
+    names = [f"{'show' if item % 2 else 'film'}-{item}" for item in range(20)]
+    rows = zip(counts.row, counts.col, counts.data, strict=True)
+    lines = ["user,item,count", *(f"u{user},{names[item]},{n:g}" for user, item, n in rows)]
+    (tmp_path / "plays.csv").write_text("\n".join(lines))
     scope, _ = run_page(README, languages=("python",))
     assert len(scope["ids"]) == 5
     assert (tmp_path / "model" / "model.json").exists()

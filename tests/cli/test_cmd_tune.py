@@ -76,7 +76,7 @@ def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, plays,
     [
         (["--recipe", "paper"], "--recipe does not go with --settings"),
         (["--settings", "nowhere.toml"], "cannot read the settings in nowhere.toml"),
-        (["--start-from", "model"], "--settings has no meaning with --start-from"),
+        (["--start-from", "model"], "--settings does not go with --start-from"),
     ],
 )
 def test_wrong_use_of_the_file_is_refused(tuned, plays, tmp_path, capsys, options, message):

@@ -22,8 +22,6 @@ QUICK = [
     "--set",
     "n_hidden=8",
     "--set",
-    "item_l2_trials=1",
-    "--set",
     "max_epochs=6",
     "--set",
     "learning_rate=0.02",
@@ -421,10 +419,11 @@ def test_errors_name_options_and_not_arguments_of_python(events, capsys, wrong, 
     assert told in last_error(capsys)
 
 
-@pytest.mark.parametrize("name", ["direct", "refit", "start_from_factors", "item_mean"])
+@pytest.mark.parametrize("name", ["readout__direct", "recipe__refit", "recipe__item_mean"])
 def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
     assert run(["evaluate", str(events), "--set", f"{name}=no"]) == 2
-    assert f"{name} must be true or false, got 'no'" in last_error(capsys)
+    inner = name.split("__")[1]
+    assert f"{inner} must be true or false, got 'no'" in last_error(capsys)
 
 
 def test_an_empty_recommendation_says_why(model, capsys):

@@ -193,9 +193,8 @@ def run_demo(
     settings = {
         **chosen["cfnade"],
         "max_epochs": MAX_EPOCHS,  # early stopping finds their number again
-        "validation_users": VALIDATION_USERS,
     }
-    model = ImplicitCFNADE(**settings, random_state=seed).fit(data)
+    model = ImplicitCFNADE().set_params(**settings, random_state=seed).fit(data)
     model.save(model_folder, data={"name": DATASET})
     suggestions = (_for_household(model, data), _for_made_up_history(model, data))
 
