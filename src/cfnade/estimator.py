@@ -28,19 +28,18 @@ from cfnade.data.splitting import HoldOutBy
 from cfnade.data.summary import fingerprint
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
-from cfnade.fit.memory import parse_bytes, plan_recommending
 from cfnade.fit.pipeline import Callbacks, calibrate, fit_network
-from cfnade.fit.plan import FitPlan
+from cfnade.fit.plan import FitPlan, parse_bytes, plan_recommending
 from cfnade.fit.settings import (
     FitSettings,
     Recipe,
     from_json,
     nested_params,
+    read_settings,
     readout_of,
     to_json,
     with_nested,
 )
-from cfnade.fit.settings_file import read_settings
 from cfnade.model.inference import NetworkScorer
 from cfnade.progress import training_progress
 from cfnade.scorer import BLOCK_BYTES

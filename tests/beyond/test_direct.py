@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
+from cfnade.baselines.ease import item_item_weights
 from cfnade.beyond import direct as module
-from cfnade.beyond.closed_form import item_item_weights
 from cfnade.beyond.direct import NeighbourRegression, non_negative_weights, regression_bytes
 from cfnade.model.inference import direct_weight
 

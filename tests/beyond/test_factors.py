@@ -13,10 +13,10 @@ from cfnade.beyond.factors import (
     largest_singular_value,
     start_from_factors,
 )
-from cfnade.data.feedback import confidence
+from cfnade.data.ratings import confidence
 from cfnade.errors import MissingExtraError
 from cfnade.model.config import ModelConfig
-from cfnade.model.inputs import input_weight, with_values
+from cfnade.model.inference import input_weight, with_values
 from tests.networks import random_counts, random_numpy_network
 
 N_ITEMS, ALPHA = 20, 10.0

@@ -16,7 +16,7 @@ from cfnade.beyond.readout import (
     ReadoutScores,
     find_readout,
 )
-from cfnade.data.feedback import popularity_logit
+from cfnade.data.ratings import popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.model.inference import direct_weight
 from tests.networks import random_counts, random_numpy_network

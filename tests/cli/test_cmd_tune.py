@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from cfnade.cli.main import run
-from cfnade.fit.settings_file import read_settings
+from cfnade.fit.settings import read_settings
 from tests.networks import group_counts
 
 pytest.importorskip("optuna")

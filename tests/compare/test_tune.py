@@ -11,7 +11,7 @@ import pytest
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError, TrainingError
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.tune import SPACE, _validation, in_space, tune
-from cfnade.fit.settings_file import read_settings
+from cfnade.fit.settings import read_settings
 from tests.networks import group_counts
 
 pytest.importorskip("optuna")

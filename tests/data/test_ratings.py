@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix, vstack
 
-from cfnade.data.ratings import RelativeRating
-from cfnade.errors import DataError
+from cfnade.data.ratings import RelativeRating, confidence
+from cfnade.errors import ConfigError, DataError
 from tests import reference
 
 
@@ -182,3 +182,16 @@ def test_followed_by_keeps_what_is_known_and_adds_the_further_items(counts):
     for wrong in (more.followed_by, more.merged_with):
         with pytest.raises(DataError, match="at least 20 items, got 15"):
             wrong(known)
+
+
+def test_confidence_grows_with_the_rating_from_exactly_one():
+    ratings = np.array([0.0, 0.1, 0.5, 1.0])
+    expected = [reference.confidence(rating, 300.0) for rating in ratings]
+    np.testing.assert_allclose(confidence(ratings, 300.0), expected, rtol=1e-6)
+    assert confidence(ratings, 300.0)[0] == 1.0
+
+
+@pytest.mark.parametrize("alpha", [-1.0, float("nan"), float("inf")])
+def test_an_alpha_without_meaning_is_refused(alpha):
+    with pytest.raises(ConfigError, match="alpha must be"):
+        confidence(np.array([0.5]), alpha)

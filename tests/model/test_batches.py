@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from cfnade.data.feedback import confidence, popularity_logit
-from cfnade.data.ratings import RelativeRating
+from cfnade.data.ratings import RelativeRating, confidence, popularity_logit
 from cfnade.model.batches import Alone, Part, RowsInMemory, first_bias
 from cfnade.model.config import TrainingConfig
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from cfnade.data.feedback import confidence
+from cfnade.data.ratings import confidence
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ACTIVATIONS, CFNADENetwork, InputLayer, product, product_by_column

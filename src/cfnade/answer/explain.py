@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.answer.probability import Calibrator
-from cfnade.model.inference import NumpyNetwork
-from cfnade.model.inputs import dislike_scale, input_weight, rescaling_without
+from cfnade.model.inference import NumpyNetwork, dislike_scale, input_weight, rescaling_without
 
 N_REASONS = 3
 """Most reasons that are given for a recommendation."""

@@ -22,8 +22,7 @@ from cfnade.answer.top import Ranked, top_items
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
-from cfnade.model.inference import NetworkScorer
-from cfnade.model.inputs import full_dislike
+from cfnade.model.inference import NetworkScorer, full_dislike
 from cfnade.scorer import BLOCK_BYTES, blocks
 
 N_BINS = 48

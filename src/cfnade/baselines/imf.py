@@ -24,9 +24,8 @@ from cfnade.baselines.support import (
     threads_or_all,
 )
 from cfnade.checks import check_above_zero, check_whole
-from cfnade.data.feedback import check_alpha, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.ratings import RelativeRating
+from cfnade.data.ratings import RelativeRating, check_alpha, confidence
 from cfnade.errors import TrainingError
 
 

@@ -18,9 +18,8 @@ from cfnade.baselines.support import (
     plain_csr,
 )
 from cfnade.checks import check_above_zero, check_whole
-from cfnade.data.feedback import check_alpha
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.ratings import RelativeRating
+from cfnade.data.ratings import RelativeRating, check_alpha
 
 
 @dataclass(eq=False)

@@ -12,10 +12,10 @@ from scipy.sparse.linalg import svds
 from scipy.special import expit
 
 from cfnade.baselines.support import checked_histories
-from cfnade.beyond.closed_form import likes_of
+from cfnade.beyond.direct import likes_of
 from cfnade.checks import check_above_zero, check_choice, check_whole
-from cfnade.data.feedback import share_logit
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.ratings import share_logit
 
 Loss: TypeAlias = Literal["squared", "logistic"]
 

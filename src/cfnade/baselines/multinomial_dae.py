@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.baselines.support import check_stops, checked_histories, copy_at, fit_to_end
-from cfnade.beyond.closed_form import likes_of
+from cfnade.beyond.direct import likes_of
 from cfnade.checks import check_above_zero, check_at_least, check_share, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import MissingExtraError, TrainingError

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.baselines.support import checked_histories, library, plain_csr, threads_or_all
-from cfnade.beyond.closed_form import likes_of
+from cfnade.beyond.direct import likes_of
 from cfnade.checks import check_above_zero
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 

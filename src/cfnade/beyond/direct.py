@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from cfnade.beyond.closed_form import likes_of, shared_watchers
-
 _ITEMS = 64  # regressions at once
+_GRAM_ROWS = 1024  # of shared watchers at once, so that their sparse form stays small
 _LEAST_PENALTY = np.float32(1e-5)  # per watcher; below it, like items are singular in float32
 _TABLES = 5  # of neighbours: found, chosen, as a sparse matrix, and those of a network before
 _LONG_HISTORIES = 4  # bound of the mean square of history lengths over the square of their mean
@@ -108,6 +107,25 @@ class NeighbourRegression:
         if isinstance(self._shared, np.ndarray):
             return self._shared[np.ix_(items, items)]
         return np.asarray(self._shared[items][:, items].toarray())
+
+
+def likes_of(counts: csr_array) -> csr_array:
+    """The counts with 1.0 for each of them, float32."""
+    likes = counts.astype(np.float32, copy=True)
+    likes.data[:] = 1.0
+    return likes
+
+
+def shared_watchers(counts: csr_array) -> NDArray[np.float32]:
+    """G = X^T X: how many users two items share (exact in float32 up to 16.7 million)."""
+    X = likes_of(counts)
+    Xt = X.T.tocsr()
+    n_items = X.shape[1]
+    gram = np.empty((n_items, n_items), dtype=np.float32)
+    for start in range(0, n_items, _GRAM_ROWS):
+        rows = slice(start, min(start + _GRAM_ROWS, n_items))
+        gram[rows] = (Xt[rows] @ X).toarray()
+    return gram
 
 
 def non_negative_weights(

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
-from cfnade.data.feedback import confidence
+from cfnade.data.ratings import confidence
 from cfnade.errors import MissingExtraError
 from cfnade.model.config import ModelConfig
-from cfnade.model.inputs import input_weight, with_values
+from cfnade.model.inference import input_weight, with_values
 from cfnade.threads import available_threads
 
 _N_ITERATIONS = 10

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_above_zero, check_bool, check_number, check_whole
-from cfnade.data.feedback import popularity_logit
+from cfnade.data.ratings import popularity_logit
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork, add_direct, direct_weight
 

@@ -13,7 +13,7 @@ import typer
 from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
-from cfnade.fit import settings_file
+from cfnade.fit import settings as settings_file
 
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="CSV or Parquet file, a folder or a glob of them.")

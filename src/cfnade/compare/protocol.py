@@ -27,7 +27,7 @@ from cfnade.data.splitting import (
 )
 from cfnade.errors import ConfigError, DataError, n_of
 from cfnade.metrics.evaluate import Evaluation, evaluate
-from cfnade.metrics.ranks import Candidates
+from cfnade.metrics.formulas import Candidates
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer
 

@@ -12,8 +12,8 @@ from cfnade.compare.comparison import JobProgress, OnProgress
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import STRENGTHS, contender
-from cfnade.data.feedback import check_alpha
 from cfnade.data.interactions import Interactions
+from cfnade.data.ratings import check_alpha
 from cfnade.errors import ConfigError
 
 DEFAULT_ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)

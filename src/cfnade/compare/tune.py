@@ -24,7 +24,7 @@ from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.pipeline import Callbacks
-from cfnade.fit.settings_file import SettingsFile, write_settings
+from cfnade.fit.settings import SettingsFile, write_settings
 from cfnade.metrics.search import Validation
 
 if TYPE_CHECKING:

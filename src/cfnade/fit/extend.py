@@ -11,21 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from cfnade.beyond.closed_form import likes_of
-from cfnade.beyond.direct import NeighbourRegression
+from cfnade.beyond.direct import NeighbourRegression, likes_of
 from cfnade.beyond.readout import Readout, ReadoutParts
 from cfnade.checks import check_choice, check_whole
-from cfnade.data.feedback import popularity_logit, share_logit
 from cfnade.data.interactions import CountMatrix
-from cfnade.data.ratings import RelativeRating
+from cfnade.data.ratings import RelativeRating, popularity_logit, share_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
-from cfnade.fit.memory import MemoryPlan, parse_bytes
 from cfnade.fit.pipeline import Callbacks
-from cfnade.fit.plan import FitPlan
+from cfnade.fit.plan import FitPlan, MemoryPlan, parse_bytes
 from cfnade.fit.settings import FitSettings
 from cfnade.model.config import ModelConfig
-from cfnade.model.inference import NetworkScorer, NumpyNetwork
-from cfnade.model.inputs import dislike_scale
+from cfnade.model.inference import NetworkScorer, NumpyNetwork, dislike_scale
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:

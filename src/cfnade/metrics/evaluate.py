@@ -12,8 +12,15 @@ from scipy.sparse import csr_array
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import DataError
 from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
-from cfnade.metrics.formulas import DEFAULT_METRICS, UserSums, cost_of, metric_functions
-from cfnade.metrics.ranks import Candidates, Progress, place_held_out
+from cfnade.metrics.formulas import (
+    DEFAULT_METRICS,
+    Candidates,
+    Progress,
+    UserSums,
+    cost_of,
+    metric_functions,
+    place_held_out,
+)
 from cfnade.scorer import Scorer
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.feedback import confidence, share_logit
+from cfnade.data.ratings import confidence, share_logit
 from cfnade.model.config import BiasStart, TrainingConfig
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cfnade.checks import (
     check_share,
     check_whole,
 )
-from cfnade.data.feedback import check_alpha
+from cfnade.data.ratings import check_alpha
 from cfnade.errors import ConfigError
 
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from cfnade.model.batches import Alone, Exchange
 from cfnade.model.config import ModelConfig
-from cfnade.model.inputs import dislike_scale, input_weight, with_values
+from cfnade.model.inference import dislike_scale, input_weight, with_values
 from cfnade.model.ordering import Window
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -18,9 +18,8 @@ from scipy.sparse import csr_array
 
 from cfnade.baselines.support import checked_histories
 from cfnade.compare.contender import Contender
-from cfnade.data.feedback import check_alpha, confidence
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.ratings import RelativeRating
+from cfnade.data.ratings import RelativeRating, check_alpha, confidence
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.scale.cluster import spark_session
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from cfnade.data.feedback import confidence
+from cfnade.data.ratings import confidence
 from cfnade.errors import ConfigError, DataError
 from cfnade.model.batches import Part, first_bias
 from cfnade.model.config import BiasStart, TrainingConfig

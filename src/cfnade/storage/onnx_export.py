@@ -19,7 +19,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, MissingExtraError
 from cfnade.files import replace_file
 from cfnade.model.config import ModelConfig
-from cfnade.model.inputs import dislike_scale
+from cfnade.model.inference import dislike_scale
 from cfnade.storage.folder import Artifact
 from cfnade.storage.ids import encode_ids
 
