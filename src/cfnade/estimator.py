@@ -28,8 +28,9 @@ from cfnade.data.splitting import HoldOutBy
 from cfnade.data.summary import fingerprint
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
+from cfnade.fit.memory import parse_bytes, recommending_block
 from cfnade.fit.pipeline import Callbacks, calibrate, fit_network
-from cfnade.fit.plan import FitPlan, parse_bytes, plan_recommending
+from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import (
     FitSettings,
     Recipe,
@@ -503,15 +504,8 @@ class ImplicitCFNADE:
         """Bytes of scores to hold at once when recommending."""
         if self.memory_limit is None:
             return BLOCK_BYTES
-        plan = plan_recommending(
-            histories.shape[0],
-            histories.nnz,
-            n,
-            self.scorer_.network.config,
-            limit=parse_bytes(self.memory_limit),
-        )
-        logger.info("%s", plan.describe())
-        return plan.block
+        config, limit = self.scorer_.network.config, parse_bytes(self.memory_limit)
+        return recommending_block(histories.shape[0], histories.nnz, n, config, limit)
 
     def recommend_for(
         self,

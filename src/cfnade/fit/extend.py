@@ -17,8 +17,9 @@ from cfnade.checks import check_choice, check_whole
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, popularity_logit, share_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
+from cfnade.fit.memory import MemoryPlan, parse_bytes
 from cfnade.fit.pipeline import Callbacks
-from cfnade.fit.plan import FitPlan, MemoryPlan, parse_bytes
+from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork, dislike_scale
