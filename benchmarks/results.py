@@ -10,7 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ablation import ablation_section
 from accuracy_report import accuracy_section
+from default_fit import SETS as FITTED
+from default_fit import fit_section
 from scale_report import scale_section
 from serve_report import serve_section
 from speed_report import speed_section
@@ -36,13 +39,19 @@ def keep_demo() -> None:
 def document() -> str:
     """docs/results.md, from the stored outcomes."""
     parts = [(ROOT / "benchmarks" / "results_head.md").read_text()]
+    compared = {name: OUTCOMES / "compare" / f"{name}.json" for name in COMPARED}
+    tuned = {n: json.loads(f.read_text()) for n, f in compared.items() if f.exists()}
+    fits = {name: OUTCOMES / "fit" / f"{name}.0.json" for name in FITTED}
+    parts.append(
+        fit_section({n: json.loads(f.read_text()) for n, f in fits.items() if f.exists()}, tuned)
+    )
+    parts.append(ablation_section())
+    parts.append((ROOT / "benchmarks" / "results_history.md").read_text())
     accuracy = OUTCOMES / "accuracy.json"
     if accuracy.exists():
         parts.append(accuracy_section(json.loads(accuracy.read_text())))
-    compared = {name: OUTCOMES / "compare" / f"{name}.json" for name in COMPARED}
-    compared = {name: file for name, file in compared.items() if file.exists()}
-    if compared:
-        parts.append(compare_section({n: json.loads(f.read_text()) for n, f in compared.items()}))
+    if tuned:
+        parts.append(compare_section(tuned))
     demo = OUTCOMES / "completejourney.json"
     if demo.exists():
         parts.append(demo_section(json.loads(demo.read_text())))
