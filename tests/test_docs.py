@@ -15,7 +15,8 @@ pytest.importorskip("torch")
 pytest.importorskip("pandas")
 
 DOCS = ROOT / "docs"
-GO_ON = [*sorted(DOCS.glob("guides/*.md")), DOCS / "api" / "evaluation.md", DOCS / "index.md"]
+API = [DOCS / "api" / "evaluation.md", DOCS / "api" / "settings.md"]
+GO_ON = [*sorted(DOCS.glob("guides/*.md")), *API, DOCS / "index.md"]
 
 
 @pytest.fixture(scope="module")

@@ -256,10 +256,10 @@ class ImplicitCFNADE:
                 from `counts`; by default a part of `counts` is held out.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep checkpoints in, so that training can be resumed.
-            resume: Go on from them.
+            resume: Continue from them.
 
         Returns:
-            Itself.
+            The fitted model itself.
 
         Raises:
             DataError: If the data cannot be used.
@@ -315,27 +315,23 @@ class ImplicitCFNADE:
         train: TrainedItems = "all",
         callbacks: Callbacks | None = None,
     ) -> ImplicitCFNADE:
-        """Go on learning from more data: more users, users who have done more, new items.
+        """Train further on more data: more users, longer histories, new items.
 
-        Training starts from the weights as they are and sees this data alone: give whole
-        histories, and those of earlier users too where you have them. There is no table of
-        users, so it makes no difference who was there before. A model that is not fitted yet is
-        fitted, as by `fit`.
+        Training starts from the present weights and sees this data only, so pass whole histories,
+        those of earlier users included. A model that is not fitted yet is fitted.
 
-        Items that the model does not know get columns after the known ones. Each starts from
-        the known items that its users have most, and is trained from there.
+        New items get columns after the known ones. Each starts from the known items that its users
+        have most.
 
-        - `train="all"` trains everything. Count distributions of known items take the new counts
-          in, as if they had been there from the start; the same rows again change no rating. The
-          direct neighbours of known items are found anew if this data is no smaller than any
-          before, else they stay.
-        - `train="new"` trains the new items and leaves all else as it was: for a history of known
-          items, known items get the scores they had. A dislike of a new item says nothing yet.
+        - `train="all"` trains everything. The count distributions of known items take in the new
+          counts; passing the same rows again changes no rating. The direct neighbours of known
+          items are found again if this data has the most pairs so far.
+        - `train="new"` trains the new items only: for a history of known items, known items keep
+          their scores.
 
         The readout keeps its settings. Settings of the network take effect at the next `fit`,
-        those of training, such as `learning_rate`, now. `validation_mpr_` becomes None: nothing is
-        held out. For the same reason `probability` is not to be had after `train="all"`
-        until `calibrate`; with `train="new"` or no epochs its calibrator stays.
+        those of training, such as `learning_rate`, now. Nothing is held out: `validation_mpr_`
+        becomes None, and after `train="all"` there is no `probability` until `calibrate`.
 
         Args:
             counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
