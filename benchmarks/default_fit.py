@@ -32,6 +32,8 @@ SETS = (
     "foursquare-nyc",
     "gowalla-checkins",
     "ml-1m",
+    "anime-5k",
+    "online-retail-2009",
 )
 
 
