@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,17 +35,9 @@ class ItemSets:
 
 
 def rule_out(
-    scores: NDArray[np.floating],
-    only: NDArray[np.integer] | None,
-    *never: NDArray[np.integer],
+    scores: NDArray[np.floating], only: NDArray[np.integer] | None, *never: NDArray[np.integer]
 ) -> None:
-    """Set the score of items that may not be recommended to minus infinity, in place.
-
-    Args:
-        scores: Of one user, (n_items,).
-        only: Columns to choose from; None for all.
-        never: Columns to leave out.
-    """
+    """Set scores of one user, (n_items,), to minus infinity: outside `only`, and of `never`."""
     if only is not None:
         kept = scores[only]
         scores.fill(-np.inf)
@@ -58,19 +51,9 @@ def item_sets(
 ) -> ItemSets:
     """Read a filter in any of its forms.
 
-    Args:
-        items: One of
-            - ids, for all users;
-            - a list with one list, set or array of ids for each user (an id is none of these);
-            - a mask, booleans or a sparse matrix: (n_items,) for all users or
-              (n_users, n_items) for each.
-        catalogue: Of the ids.
-        n_users: In the batch.
-        name: Of the argument, for messages.
-        unknown: What to do about ids that are not in the catalogue.
-
-    Returns:
-        The columns.
+    These are ids for all users; a list with one list, set or array of ids for each user (an id is
+    none of these); or a mask, booleans or a sparse matrix, (n_items,) for all users or
+    (n_users, n_items) for each. Messages call the filter `name`.
 
     Raises:
         DataError: If the shape is wrong or an id is unknown.
@@ -92,8 +75,8 @@ def item_sets(
             f"{len(listed)} entries of which {n_collections} are lists"
         )
     columns = [catalogue.columns(entry, unknown=unknown) for entry in listed]
-    starts = np.cumsum([0, *map(len, columns)])
-    return ItemSets(np.concatenate([np.array(c, dtype=np.int64) for c in columns]), starts)
+    together = np.array([*chain.from_iterable(columns)], dtype=np.int64)
+    return ItemSets(together, np.cumsum([0, *map(len, columns)]))
 
 
 def _from_mask(mask: Any, n_items: int, n_users: int, name: str) -> ItemSets:

@@ -14,14 +14,9 @@ Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
 
 
 def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
-    """The n best items of each row, best first; ties in the order of columns.
+    """Columns of at most n items of each row, best first; ties in the order of columns.
 
-    Args:
-        scores: Minus infinity for items that may not be recommended, (n_rows, n_items).
-        n: Most items of a row.
-
-    Returns:
-        Columns of each row, (at most n,).
+    Scores, (n_rows, n_items), are minus infinity for items that may not be recommended.
     """
     n_rows, n_items = scores.shape
     if n < 1 or n_rows == 0:
@@ -55,25 +50,17 @@ def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
 
 
 def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:
-    """Stack the answers of many rows, without padding.
-
-    Args:
-        rows: One answer for each row, of any length.
-        ids: Any ids, for their type.
-        n: Width if there are no rows.
+    """Stack the answers of many rows, with ids of the type of `ids`, without padding.
 
     Returns:
-        Two arrays (n_rows, n) if all answers have one length, else two object arrays (n_rows,)
-        of arrays: `ids[row]` works in both cases.
+        Two arrays (n_rows, n) if all answers have one length or there are none, else two object
+        arrays (n_rows,) of arrays: `ids[row]` works in both cases.
     """
     lengths = {len(scores) for _, scores in rows} or {n}
-    stacked_ids: NDArray[Any]
-    stacked_scores: NDArray[Any]
-    if len(lengths) == 1:
-        shape = (len(rows), lengths.pop())
-        stacked_ids, stacked_scores = np.empty(shape, ids.dtype), np.empty(shape, np.float32)
-    else:
-        stacked_ids, stacked_scores = np.empty(len(rows), object), np.empty(len(rows), object)
+    is_even = len(lengths) == 1
+    shape = (len(rows), lengths.pop()) if is_even else (len(rows),)
+    stacked_ids = np.empty(shape, ids.dtype if is_even else object)
+    stacked_scores = np.empty(shape, np.float32 if is_even else object)
     for row, (row_ids, row_scores) in enumerate(rows):
         stacked_ids[row], stacked_scores[row] = row_ids, row_scores
     return stacked_ids, stacked_scores
