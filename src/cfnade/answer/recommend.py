@@ -196,7 +196,8 @@ class Answers:
             rule_out(scores, query.only, query.exclude, query.disliked, *seen)
         best = top_items(logits, max(query.n for query in queries))
         best = [top[: query.n] for top, query in zip(best, queries, strict=True)]
-        found = [scores[top] for scores, top in zip(logits, best, strict=True)]
+        rows = zip(logits, best, strict=True)
+        found = [scores[top].astype(np.float32, copy=False) for scores, top in rows]
         probabilities = self._probabilities(queries, best, found)
         answers = []
         for row, query in enumerate(queries):

@@ -24,7 +24,7 @@ from cfnade.serve.guards import ApiKey, Observed, read_body
 from cfnade.serve.loaded import LoadedModel, Stamp
 from cfnade.serve.model_source import ModelSource, Outcome
 from cfnade.serve.monitoring import Metrics
-from cfnade.serve.openapi import openapi_document
+from cfnade.serve.openapi import N_FOUND, openapi_document
 from cfnade.serve.page_files import page_routes
 from cfnade.serve.problems import (
     RequestError,
@@ -46,9 +46,6 @@ LONG_BODY = 1 << 14
 
 MOST_EFFORT = 1 << 16
 """Of one pass, see `RecommendRequest.effort`: some ten milliseconds at the paper's scale."""
-
-N_FOUND = 20
-"""Default number of items that a search gives."""
 
 
 class Service:
@@ -133,12 +130,12 @@ class Service:
     async def model(self, request: Request) -> Response:
         """`GET /v1/model`."""
         loaded = self.source.current
+        about = {
+            name: getattr(loaded, name) for name in ("name", "version", "loaded_at", "n_items")
+        }
         return json_response(
             {
-                "name": loaded.name,
-                "version": loaded.version,
-                "loaded_at": loaded.loaded_at,
-                "n_items": loaded.n_items,
+                **about,
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
                 "network": asdict(loaded.model.scorer_.network.config),
@@ -169,10 +166,8 @@ class Service:
         """`GET /openapi.json`, with examples for the model in use."""
         loaded = self.source.current
         if self._document is None or self._document[0] != loaded.stamp:
-            self._document = (
-                loaded.stamp,
-                await self.batcher.run_beside(partial(self._describe, loaded)),
-            )
+            document = await self.batcher.run_beside(partial(self._describe, loaded))
+            self._document = (loaded.stamp, document)
         return _json(self._document[1])
 
     # Shared ------------------------------------------------------------------------------------
@@ -205,23 +200,16 @@ class Service:
         loaded = self.source.current
         found = await self.batcher.run(partial(compute, loaded, asked))
         if found is None:
-            raise RequestError(
-                404,
-                "unknown_item",
-                f"the model does not know this item ({loaded.n_items:,} items)",
-                "find its id with /v1/items?q=NAME",
-            )
+            message = f"the model does not know this item ({loaded.n_items:,} items)"
+            raise RequestError(404, "unknown_item", message, "find its id with /v1/items?q=NAME")
         return json_response(found)
 
     def _describe(self, loaded: LoadedModel) -> bytes:
-        columns, _ = loaded.search.find("", 3)
-        document = openapi_document(
-            self.requests,
-            self.limits,
-            items=[str(loaded.ids[column]) for column in columns],
-            needs_key=self.settings.api_key is not None,
+        items = [str(loaded.ids[column]) for column in loaded.search.find("", 3)[0]]
+        needs_key = self.settings.api_key is not None
+        return as_json(
+            openapi_document(self.requests, self.limits, items=items, needs_key=needs_key)
         )
-        return as_json(document)
 
     def _count_model(self, outcome: Outcome) -> None:
         self.metrics.models.labels(outcome).inc()
@@ -277,7 +265,7 @@ def build_app(service: Service) -> Starlette:
         cors = Middleware(
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=get + post,
             allow_headers=["authorization", "content-type", "x-api-key"],
             max_age=3600,
         )

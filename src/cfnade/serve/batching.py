@@ -14,16 +14,16 @@ from cfnade.serve.problems import overloaded
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-_Waiting: TypeAlias = "deque[tuple[Asked, asyncio.Future[Given]]]"
+_Request: TypeAlias = "tuple[Asked, asyncio.Future[Given]]"
 
 
 class Batcher(Generic[Asked, Given]):
     """Computes in one thread, so that the event loop never does.
 
-    Nothing is delayed to fill a batch: when the thread is free it takes all requests that came
-    in meanwhile. So batches grow with the load, and each reads the weights once. A pass takes
-    from all callers in turn, and only as much as `most_cost` allows, so that nobody waits for
-    the end of somebody's hundred requests.
+    No request is delayed to fill a batch: when the thread is free it takes all that wait. So
+    batches grow with the load, and each reads the weights once. A pass takes from all callers in
+    turn, and only as much as `most_cost` allows, so that nobody waits for a hundred requests of
+    somebody else.
 
     Args:
         answer: Computes the answers to some requests.
@@ -50,7 +50,7 @@ class Batcher(Generic[Asked, Given]):
         self._cost = cost
         self._most_cost = most_cost
         self._on_batch = on_batch
-        self._callers: deque[_Waiting[Asked, Given]] = deque()
+        self._callers: deque[deque[_Request[Asked, Given]]] = deque()
         self._n_waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="answers")
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
@@ -62,11 +62,7 @@ class Batcher(Generic[Asked, Given]):
         return self._n_waiting >= self._most_waiting
 
     async def ask(self, *asked: Asked) -> list[Given]:
-        """Wait for the answers to some requests.
-
-        Raises:
-            RequestError: If too many wait.
-        """
+        """Wait for the answers to some requests; a RequestError if too many wait, as below."""
         if self.is_full:
             raise overloaded()
         loop = asyncio.get_running_loop()
@@ -79,19 +75,11 @@ class Batcher(Generic[Asked, Given]):
         return list(await asyncio.gather(*answers)) if len(answers) != 1 else [await answers[0]]
 
     async def run(self, compute: Callable[[], Result]) -> Result:
-        """Compute something else in the same thread.
-
-        Raises:
-            RequestError: If too many wait.
-        """
+        """Compute something else in the same thread."""
         return await self._run(self._thread, compute)
 
     async def run_beside(self, compute: Callable[[], Result]) -> Result:
-        """Compute something that does not need the network in a second thread.
-
-        Raises:
-            RequestError: If too many wait.
-        """
+        """Compute something that does not need the network in a second thread."""
         return await self._run(self._beside, compute)
 
     def close(self) -> None:
@@ -123,9 +111,9 @@ class Batcher(Generic[Asked, Given]):
                     except Exception as own:
                         _resolve(one[1], own)
 
-    def _take(self) -> list[tuple[Asked, asyncio.Future[Given]]]:
+    def _take(self) -> list[_Request[Asked, Given]]:
         """The next pass: one request of each caller in turn, at least one in all."""
-        taken: list[tuple[Asked, asyncio.Future[Given]]] = []
+        taken: list[_Request[Asked, Given]] = []
         cost = 0
         while self._callers and len(taken) < self._most_together:
             caller = self._callers[0]
@@ -144,7 +132,7 @@ class Batcher(Generic[Asked, Given]):
                 cost += more
         return taken
 
-    async def _answer_all(self, taken: list[tuple[Asked, asyncio.Future[Given]]]) -> None:
+    async def _answer_all(self, taken: list[_Request[Asked, Given]]) -> None:
         compute = partial(self._answer, [asked for asked, _ in taken])
         found = await asyncio.get_running_loop().run_in_executor(self._thread, compute)
         for (_, future), answer in zip(taken, found, strict=True):

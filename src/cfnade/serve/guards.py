@@ -56,12 +56,9 @@ class Observed:
         except Exception as error:
             logger.error("a request failed: %s", _where(error))
             if status == 0:
-                problem = RequestError(
-                    500,
-                    "internal_error",
-                    "the service failed on this request",
-                    "try again; the log of the service has the place of the error",
-                )
+                message = "the service failed on this request"
+                fix = "try again; the log of the service has the place of the error"
+                problem = RequestError(500, "internal_error", message, fix)
                 await problem.response()(scope, receive, observe)
         path = scope["path"] if scope["path"] in self.paths else "other"
         self.metrics.requests.labels(path, str(status)).inc()
@@ -78,61 +75,41 @@ class ApiKey:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if it has the key."""
         if scope["type"] == "http" and scope["path"].startswith(PROTECTED):
-            headers = dict(scope["headers"])
-            kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-            given = token.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+            sent = dict(scope["headers"])
+            kind, _, token = sent.get(b"authorization", b"").partition(b" ")
+            given = token.strip() if kind.lower() == b"bearer" else sent.get(b"x-api-key", b"")
             if not secrets.compare_digest(given, self.key):
-                problem = RequestError(
-                    401,
-                    "unauthorized",
-                    "this service needs an API key",
-                    "send it as Authorization: Bearer KEY, or as X-API-Key: KEY",
-                    {"www-authenticate": "Bearer"},
-                )
+                message = "this service needs an API key"
+                fix = "send it as Authorization: Bearer KEY, or as X-API-Key: KEY"
+                headers = {"www-authenticate": "Bearer"}
+                problem = RequestError(401, "unauthorized", message, fix, headers)
                 await problem.response()(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Read the body of a JSON request.
-
-    Raises:
-        RequestError: If it is too large, or its content type is not JSON.
-    """
+    """Read a JSON body; raise a RequestError if it is too large or has another content type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise RequestError(
-            415,
-            "not_json",
-            "the body must be JSON",
-            "send it with the header Content-Type: application/json",
-        )
+        fix = "send it with the header Content-Type: application/json"
+        raise RequestError(415, "not_json", "the body must be JSON", fix)
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most + _READ_ON:
-        raise too_large(most)
+    size = int(length) if length.isdigit() else 0
     parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= most:
-            parts.append(part)
-        elif size > most + _READ_ON:
-            break
+    if size <= most + _READ_ON:
+        size = 0
+        async for part in request.stream():
+            size += len(part)
+            if size <= most:
+                parts.append(part)
+            elif size > most + _READ_ON:
+                break
     if size > most:
-        raise too_large(most)
+        message = f"the body is larger than {most:,} bytes"
+        fix = "send fewer items, or several requests"
+        raise RequestError(413, "body_too_large", message, fix, {"connection": "close"})
     return b"".join(parts)
-
-
-def too_large(most: int) -> RequestError:
-    """The error of a body beyond the limit."""
-    return RequestError(
-        413,
-        "body_too_large",
-        f"the body is larger than {most:,} bytes",
-        "send fewer items, or several requests",
-        {"connection": "close"},
-    )
 
 
 def _where(error: BaseException) -> str:

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-    values,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.responses import Response
@@ -20,6 +14,7 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Folder in which workers share metrics; prometheus-client reads it when imported."""
 
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def count_as(place: int) -> None:
@@ -27,8 +22,7 @@ def count_as(place: int) -> None:
 
     By default files are named by process, so those of dead workers would pile up.
     """
-    of_place = values.MultiProcessValue(lambda: place)  # type: ignore[no-untyped-call]
-    values.ValueClass = of_place
+    values.ValueClass = values.MultiProcessValue(lambda: place)  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -36,33 +30,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "cfnade_requests", "Requests answered.", ["path", "status"], registry=self.registry
+        counter = partial(Counter, namespace="cfnade", registry=self.registry)
+        histogram = partial(Histogram, namespace="cfnade", registry=self.registry)
+        gauge = partial(Gauge, namespace="cfnade", registry=self.registry)
+        self.requests = counter("requests", "Requests answered.", ["path", "status"])
+        took = "Seconds from the head of a request to its answer."
+        self.seconds = histogram("request_seconds", took, ["path"], buckets=_SECONDS)
+        passes = "Histories answered in one pass."
+        self.together = histogram("answered_together", passes, buckets=_SIZES)
+        self.unknown = counter("unknown_items", "Unknown items in requests.")
+        self.models = counter("models", "Models loaded, swapped or refused.", ["outcome"])
+        self.model_items = gauge(
+            "model_items", "Items of the model in use.", multiprocess_mode="livemostrecent"
         )
-        self.seconds = Histogram(
-            "cfnade_request_seconds",
-            "Seconds from the head of a request to its answer.",
-            ["path"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.together = Histogram(
-            "cfnade_answered_together",
-            "Histories answered in one pass.",
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-            registry=self.registry,
-        )
-        self.unknown = Counter(
-            "cfnade_unknown_items", "Unknown items in requests.", registry=self.registry
-        )
-        self.models = Counter(
-            "cfnade_models", "Models loaded, swapped or refused.", ["outcome"],
-            registry=self.registry,
-        )  # fmt: skip
-        self.model_items = Gauge(
-            "cfnade_model_items", "Items of the model in use.", registry=self.registry,
-            multiprocess_mode="livemostrecent",
-        )  # fmt: skip
 
     def response(self) -> Response:
         """All metrics in Prometheus' text format."""
@@ -70,6 +50,5 @@ class Metrics:
         if os.environ.get(SHARED_FOLDER):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return Response(
-            generate_latest(registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4}
-        )
+        headers = {"content-type": CONTENT_TYPE_PLAIN_0_0_4}
+        return Response(generate_latest(registry), headers=headers)

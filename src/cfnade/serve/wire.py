@@ -12,14 +12,7 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    create_model,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticKnownError
 
 from cfnade.serve.problems import RequestError
@@ -75,18 +68,10 @@ class HistoryRequest(StrictRequest):
         return {str(item): weight for item in self.disliked}
 
     def check(self) -> None:
-        """Check that no item is both liked and disliked.
-
-        Raises:
-            RequestError: If one is.
-        """
+        """Raise a RequestError if an item is both liked and disliked."""
         if any(self.history.get(item, 0) > 0 for item in self.dislikes(1.0)):
-            raise RequestError(
-                409,
-                "liked_and_disliked",
-                "an item is both in the history and disliked",
-                "remove it from one of them",
-            )
+            message = "an item is both in the history and disliked"
+            raise RequestError(409, "liked_and_disliked", message, "remove it from one of them")
 
 
 class FilteredRequest(StrictRequest):
@@ -105,9 +90,7 @@ class RecommendRequest(FilteredRequest, HistoryRequest):
     """A history to recommend for, and filters."""
 
     include_seen: bool = Field(default=False, description="Recommend items of the history as well.")
-    explain: bool = Field(
-        default=False, description="Add the items of the history that speak most for each."
-    )
+    explain: bool = Field(default=False, description="Add the likes that speak most for each item.")
     spread: bool = Field(default=False, description="Add the histogram of all scores.")
 
     def effort(self) -> int:
@@ -272,17 +255,21 @@ class Requests:
 
         def at_most(model: type[BaseModel], name: str, most: int) -> tuple[Any, Any]:
             field = copy(model.model_fields[name])
-            if name == "n":
-                start = Field(default=min(field.default, most), description=field.description)
-                return Annotated[int, Field(ge=1, le=most), BeforeValidator(_whole)], start
-            kinds = [_limited(kind, most) for kind in _kinds(field.annotation)]
-            return Annotated[reduce(or_, kinds), _no_more_than(most)], field
+            kind = field.annotation
+            kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+            limited = [_limited(kind, most) for kind in kinds]
+            return Annotated[reduce(or_, limited), _no_more_than(most)], field
 
+        n = FilteredRequest.model_fields["n"]
+        default_n = Field(default=min(n.default, limits.n), description=n.description)
+        filters = {
+            "n": (Annotated[int, Field(ge=1, le=limits.n), BeforeValidator(_whole)], default_n),
+            "exclude": at_most(FilteredRequest, "exclude", limits.filter_items),
+            "only": at_most(FilteredRequest, "only", limits.filter_items),
+        }
         entries = {
             name: at_most(HistoryRequest, name, limits.history) for name in ("history", "disliked")
         }
-        most = {"n": limits.n, "exclude": limits.filter_items, "only": limits.filter_items}
-        filters = {name: at_most(FilteredRequest, name, most[name]) for name in most}
 
         def limited(model: type[BaseModel], **changes: Any) -> Any:
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changes)
@@ -319,8 +306,3 @@ def _no_more_than(most: int) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union, or the type itself."""
-    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)

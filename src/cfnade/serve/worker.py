@@ -33,11 +33,8 @@ def run_worker(
 ) -> None:
     """Load the model and serve until SIGTERM or Ctrl-C; requests under way are finished.
 
-    Args:
-        settings: Of the service.
-        listening: Bound socket to take connections from.
-        supervisor: A pipe that closes when the supervisor dies; the worker then stops.
-        on_ready: Called when the model is loaded.
+    `supervisor` is a pipe that closes when the supervisor dies, which stops the worker. `on_ready`
+    is called when the model is loaded.
 
     Raises:
         ArtifactError: If the model cannot be used.
@@ -110,10 +107,7 @@ def main() -> int:
     """Run as a child of the supervisor, with settings on standard input.
 
     The arguments are the file descriptors of the socket and of a pipe to write to when ready,
-    and the number of the worker.
-
-    Returns:
-        0, or 2 if the model cannot be used.
+    and the number of the worker. The exit code is 2 if the model cannot be used.
     """
     number, ready, place = map(int, sys.argv[1:])
     count_as(place)
