@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import ClientDisconnect, Request
@@ -25,16 +26,16 @@ HUNG_UP = 499
 _READ_ON = 1 << 24  # bytes read and dropped: a client cut off while sending sees no answer
 
 
+@dataclass
 class Observed:
     """Counts and times requests; an unexpected error becomes JSON with status 500.
 
     The log says where the error happened, without its text, which may hold private items.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, paths: frozenset[str]) -> None:
-        self.app = app
-        self.metrics = metrics
-        self.paths = paths
+    app: ASGIApp
+    metrics: Metrics
+    paths: frozenset[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -65,12 +66,12 @@ class Observed:
         self.metrics.seconds.labels(path).observe(time.perf_counter() - started)
 
 
+@dataclass(repr=False)
 class ApiKey:
     """Refuses requests without the key, as a bearer token or as X-API-Key."""
 
-    def __init__(self, app: ASGIApp, key: str) -> None:
-        self.app = app
-        self.key = key.encode()
+    app: ASGIApp
+    key: bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if it has the key."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,12 @@ from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Answers, Query
 from cfnade.errors import ArtifactError
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
-from cfnade.serve.wire import (
-    ExplainRequest,
-    FilteredRequest,
-    HistoryRequest,
-    RecommendRequest,
-    SimilarRequest,
-)
 from cfnade.storage.folder import FILES, MODEL
 
-Stamp = tuple[tuple[int, int, int], ...]
+Columns: TypeAlias = NDArray[np.int64]
+Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 """Identifies one state of a folder."""
 
 _TRIES = 3
@@ -99,7 +94,7 @@ class LoadedModel:
 
     # Answers, as docs/json.md describes them -----------------------------------------------------
 
-    def recommend(self, requests: Sequence[RecommendRequest]) -> list[dict[str, Any]]:
+    def recommend(self, requests: Sequence[wire.RecommendRequest]) -> list[dict[str, Any]]:
         """Answer requests together, in one pass; see `wire.Recommendations`."""
         read = [self._recommend_query(request) for request in requests]
         answers = self.answers.recommend([query for query, _ in read])
@@ -108,7 +103,7 @@ class LoadedModel:
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
-    def explain(self, request: ExplainRequest) -> dict[str, Any] | None:
+    def explain(self, request: wire.ExplainRequest) -> dict[str, Any] | None:
         """Explain an item, see `wire.ExplainedItem`; None if it is unknown."""
         column = self.column_of.get(str(request.item))
         if column is None:
@@ -117,7 +112,7 @@ class LoadedModel:
         effects = self.answers.effects(Query(**fields), np.array([column]))
         return {**effects.explained(0, column, self.items.__getitem__), "unknown": unknown}
 
-    def similar(self, request: SimilarRequest) -> dict[str, Any] | None:
+    def similar(self, request: wire.SimilarRequest) -> dict[str, Any] | None:
         """Find similar items, see `wire.Similar`; None if the item is unknown."""
         column = self.column_of.get(str(request.item))
         if column is None:
@@ -134,7 +129,7 @@ class LoadedModel:
         unknown = list(dict.fromkeys(unknown))
         return {**self.items[column], "similar": found, "unknown": unknown}
 
-    def _recommend_query(self, request: RecommendRequest) -> tuple[Query, list[str]]:
+    def _recommend_query(self, request: wire.RecommendRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
         fields, unknown = self._history(request)
         fields["only"], fields["exclude"], more = self._filters(request)
@@ -142,16 +137,14 @@ class LoadedModel:
             fields[name] = getattr(request, name)
         return Query(**fields), list(dict.fromkeys(unknown + more))
 
-    def _filters(
-        self, request: FilteredRequest
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], list[str]]:
+    def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""
         excluded, unknown = self.columns(request.exclude)
         chosen, more = self.columns(request.only or [])
         only = None if request.only is None else np.array(chosen, dtype=np.int64)
         return only, np.array(excluded, dtype=np.int64), unknown + more
 
-    def _history(self, request: HistoryRequest) -> tuple[dict[str, Any], list[str]]:
+    def _history(self, request: wire.HistoryRequest) -> tuple[dict[str, Any], list[str]]:
         """History and dislikes as fields of a query, and the unknown items."""
         history = request.history
         liked, counts, unknown = self._by_column(list(history), history.values())
@@ -165,7 +158,7 @@ class LoadedModel:
 
     def _by_column(
         self, items: list[str], values: Iterable[float]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
+    ) -> tuple[Columns, NDArray[np.float64], list[str]]:
         """Known items with a value above 0, in the order of columns; and the unknown items."""
         places = map(self.column_of.get, items, repeat(-1))
         columns = np.fromiter(places, dtype=np.int64, count=len(items))

@@ -26,7 +26,7 @@ class RequestError(Exception):
     def response(self) -> Response:
         """The error as a response."""
         content = {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
-        return json_response(content, self.status, self.headers)
+        return Response(as_json(content), self.status, self.headers, media_type="application/json")
 
 
 def as_json(content: Any) -> bytes:
@@ -34,11 +34,10 @@ def as_json(content: Any) -> bytes:
     return to_json(content, inf_nan_mode="null")
 
 
-def json_response(
-    content: Any, status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
-    """Content as a JSON response."""
-    return Response(as_json(content), status, headers, media_type="application/json")
+def json_response(content: Any) -> Response:
+    """Content as a JSON response; bytes are JSON already."""
+    body = content if isinstance(content, bytes) else as_json(content)
+    return Response(body, media_type="application/json")
 
 
 def invalid_request(error: ValidationError) -> RequestError:
@@ -64,14 +63,13 @@ def overloaded() -> RequestError:
     return RequestError(503, "overloaded", message, fix, {"retry-after": "1"})
 
 
-async def answer_problem(request: Request, error: Exception) -> Response:
-    """Handler of `RequestError`."""
+async def _answer_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     return error.response()
 
 
-async def answer_http_exception(request: Request, error: Exception) -> Response:
-    """Handler of errors of the router: no such path, no such method."""
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Answer an error of the router: no such path, no such method."""
     assert isinstance(error, HTTPException)
     status = error.status_code
     code, message, fix = "http_error", http.HTTPStatus(status).phrase, "see /openapi.json"
@@ -82,3 +80,7 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
         code, message = "method_not_allowed", f"this path does not take {method}"
         fix = "use one of the methods in the Allow header"
     return RequestError(status, code, message, fix, dict(error.headers or {})).response()
+
+
+HANDLERS = {RequestError: _answer_problem, HTTPException: _answer_http_exception}
+"""Answers errors that end a request."""

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 
 from cfnade.errors import ConfigError
 from cfnade.serve.model_source import load_checked
@@ -111,23 +110,19 @@ class _Place:
         self.start_at = now + self.pause
 
 
+@dataclass(eq=False)
 class Supervisor:
     """Starts workers, replaces those that die, forwards signals.
 
     `on_ready` is called when the first worker has loaded the model.
     """
 
-    def __init__(
-        self,
-        settings: ServeSettings,
-        listening: socket.socket,
-        *,
-        on_ready: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.settings = settings
-        self.listening = listening
-        self.on_ready: Callable[[], None] | None = on_ready
-        self.places = [_Place(number) for number in range(settings.n_workers)]
+    settings: ServeSettings
+    listening: socket.socket
+    on_ready: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.places = [_Place(number) for number in range(self.settings.n_workers)]
         self.is_stopping = False
         self.figures = tempfile.mkdtemp(prefix="cfnade-metrics-")
 
@@ -160,7 +155,10 @@ class Supervisor:
             code = place.process.poll()
             if code is None:
                 return
-            self._forget(place, place.process)
+            from prometheus_client.multiprocess import mark_process_dead
+
+            _close_pipe(place.process)
+            mark_process_dead(place.number, self.figures)  # type: ignore[no-untyped-call]
             logger.error("worker %s ended (%s); starting another", place.process.pid, code)
             place.process = None
             if now - place.started < _SHORT_LIFE_SECONDS:
@@ -201,17 +199,10 @@ class Supervisor:
             process.stdin.flush()  # left open: when it closes, the worker stops
         return process
 
-    def _forget(self, place: _Place, process: subprocess.Popen[str]) -> None:
-        """Close the pipe of a dead worker and remove its gauges."""
-        _close_pipe(process)
-        from prometheus_client.multiprocess import mark_process_dead
-
-        mark_process_dead(place.number, self.figures)  # type: ignore[no-untyped-call]
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
+    def _stop(self, *_: object) -> None:
         self.is_stopping = True
 
-    def _forward(self, number: int, frame: FrameType | None = None) -> None:
+    def _forward(self, number: int, *_: object) -> None:
         for process in self._processes():
             process.send_signal(number)  # does nothing if it has ended
 

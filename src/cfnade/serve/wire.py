@@ -252,57 +252,46 @@ class Requests:
     @classmethod
     def with_limits(cls, limits: RequestLimits) -> Requests:
         """Classes of the same names with these limits."""
+        lengths = dict.fromkeys(("history", "disliked", "items"), limits.history)
+        lengths |= dict.fromkeys(("exclude", "only"), limits.filter_items)
+        lengths["requests"] = limits.batch
 
-        def at_most(model: type[BaseModel], name: str, most: int) -> tuple[Any, Any]:
-            field = copy(model.model_fields[name])
-            kind = field.annotation
-            kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-            limited = [_limited(kind, most) for kind in kinds]
-            return Annotated[reduce(or_, limited), _no_more_than(most)], field
+        def limited(model: type[BaseModel], **kinds: Any) -> Any:
+            fields: dict[str, Any] = {}
+            for name, field in model.model_fields.items():
+                if name == "n":
+                    n = Field(default=min(field.default, limits.n), description=field.description)
+                    whole: Any = Annotated[int, Field(ge=1, le=limits.n), BeforeValidator(_whole)]
+                    fields[name] = (whole, n)
+                elif name in lengths:
+                    kind = kinds.get(name, field.annotation)
+                    fields[name] = (_at_most(lengths[name], kind), copy(field))
+            return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        n = FilteredRequest.model_fields["n"]
-        default_n = Field(default=min(n.default, limits.n), description=n.description)
-        filters = {
-            "n": (Annotated[int, Field(ge=1, le=limits.n), BeforeValidator(_whole)], default_n),
-            "exclude": at_most(FilteredRequest, "exclude", limits.filter_items),
-            "only": at_most(FilteredRequest, "only", limits.filter_items),
-        }
-        entries = {
-            name: at_most(HistoryRequest, name, limits.history) for name in ("history", "disliked")
-        }
-
-        def limited(model: type[BaseModel], **changes: Any) -> Any:
-            return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changes)
-
-        recommend = limited(RecommendRequest, **entries, **filters)
-        each: Any = list[recommend]  # type: ignore[valid-type]
-        many: Any = Annotated[_limited(each, limits.batch), _no_more_than(limits.batch)]
-        return cls(
-            recommend,
-            limited(BatchRequest, requests=(many, ...)),
-            limited(ExplainRequest, **entries),
-            limited(SimilarRequest, **filters),
-            limited(LookupRequest, items=at_most(LookupRequest, "items", limits.history)),
-        )
+        recommend = limited(RecommendRequest)
+        batch = limited(BatchRequest, requests=list[recommend])  # type: ignore[valid-type]
+        explain, similar = limited(ExplainRequest), limited(SimilarRequest)
+        return cls(recommend, batch, explain, similar, limited(LookupRequest))
 
 
-def _limited(kind: Any, most: int) -> Any:
-    """A list or object of limited length; a list is rejected at its first error."""
-    if kind is NoneType:
-        return kind
-    if get_origin(kind) is list:
-        return Annotated[kind, Field(max_length=most, fail_fast=True)]
-    return Annotated[kind, Field(max_length=most)]
-
-
-def _no_more_than(most: int) -> BeforeValidator:
-    """Checks the length first, as pydantic checks all entries of an object before its length."""
+def _at_most(most: int, kind: Any) -> Any:
+    """A list or object, or a union of them, of limited length; a list ends at its first error."""
 
     def check(value: Any) -> Any:
+        # Before the entries: pydantic checks all entries of an object before its length.
         if isinstance(value, dict | list) and len(value) > most:
             kind = "Dictionary" if isinstance(value, dict) else "List"
             found = {"field_type": kind, "max_length": most, "actual_length": len(value)}
             raise PydanticKnownError("too_long", found)
         return value
 
-    return BeforeValidator(check)
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    any_length = Field(max_length=most)
+    of_list = Field(max_length=most, fail_fast=True)
+    limited = [
+        one
+        if one is NoneType
+        else Annotated[one, of_list if get_origin(one) is list else any_length]
+        for one in kinds
+    ]
+    return Annotated[reduce(or_, limited), BeforeValidator(check)]
