@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
-from cfnade.answer.filters import Items, ItemSets, item_sets, rule_out
+from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.similar import ItemSimilarity, similar_histories
-from cfnade.answer.top import Ranked, top_items
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError

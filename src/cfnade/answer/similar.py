@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.answer.top import Ranked, top_items
+from cfnade.answer.filters import Ranked, top_items
 from cfnade.data.interactions import CountMatrix
 from cfnade.scorer import blocks
 
