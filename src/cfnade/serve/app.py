@@ -19,10 +19,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cfnade.serve.batching import Batcher
-from cfnade.serve.guards import ApiKey, Observed, read_body
+from cfnade.serve.guards import ApiKey, Metrics, Observed, read_body
 from cfnade.serve.loaded import LoadedModel, Stamp
 from cfnade.serve.model_source import ModelSource, Outcome
-from cfnade.serve.monitoring import Metrics
 from cfnade.serve.openapi import N_FOUND, openapi_document
 from cfnade.serve.page_files import page_routes
 from cfnade.serve.problems import HANDLERS, RequestError, as_json, invalid_request, json_response

@@ -16,8 +16,8 @@ import uvicorn
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
+from cfnade.serve.guards import count_as
 from cfnade.serve.model_source import release_memory
-from cfnade.serve.monitoring import count_as
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.threads import limited_threads
 
