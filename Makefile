@@ -32,7 +32,7 @@ INFERENCE_TESTS := tests/data/test_summary.py tests/data/test_ratings.py tests/s
 	tests/storage/test_folder_fuzz.py tests/storage/test_ids.py tests/storage/test_kept_folders.py \
 	tests/storage/test_tensors.py tests/model/test_inference.py \
 	tests/data/test_catalogue.py tests/test_estimator_contract.py \
-	tests/answer/test_explain.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_top.py tests/answer/test_recommend.py \
+	tests/answer/test_explain.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_recommend.py \
 	tests/cli/test_cmd_model.py tests/test_examples.py tests/test_public_api.py
 
 test-inference:  ## Run the tests of saved models in a fresh environment without torch

@@ -20,8 +20,7 @@ from cfnade.serve.app import Service
 from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.serve.wire import RecommendRequest
-from cfnade.serve.worker import run_service
-from cfnade.threads import limited_threads
+from cfnade.serve.worker import run_worker
 
 N_FACTORS = 256
 
@@ -73,6 +72,5 @@ if __name__ == "__main__":
     kind, folder, number = sys.argv[1:]
     together = 1 if kind == "als" else 32
     settings = ServeSettings(Path(folder), watch_seconds=0, most_together=together)
-    with limited_threads(1):
-        service = (Nothing if kind == "nothing" else Als)(settings)
-        run_service(service, socket.socket(fileno=int(number)))
+    contender = Nothing if kind == "nothing" else Als
+    run_worker(settings, socket.socket(fileno=int(number)), kind=contender)

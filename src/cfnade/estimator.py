@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from cfnade.answer.explain import Explanation
-from cfnade.answer.filters import Items
+from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
-from cfnade.answer.top import Ranked, stack
 from cfnade.beyond.readout import Readout
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.ingest import read_interactions

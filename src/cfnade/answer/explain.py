@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from cfnade.model.inference import NumpyNetwork, dislike_scale, input_weight, re
 
 N_REASONS = 3
 """Most reasons that are given for a recommendation."""
+
+Describe: TypeAlias = Callable[[int], dict[str, Any]]
+"""Gives id and name of a column for JSON."""
 
 _DECIMALS = 7  # of float32
 
@@ -86,23 +89,23 @@ class EffectTable:
 
     def explanation(self, place: int, item: int, ids: NDArray[Any]) -> Explanation:
         """The explanation of one of the items, with ids for columns."""
-        entries = ids[self.entries].tolist()
-        effects = tuple(
-            Effect(
-                entries[entry],
-                entry < self.n_liked,
-                float(self.on_scores[entry, place]),
-                _number(self.on_probabilities[entry, place]),
-            )
-            for entry in self.largest_first(place)
+        order = self.largest_first(place)
+        effects = zip(
+            ids[self.entries[order]].tolist(),
+            [entry < self.n_liked for entry in order],
+            self.on_scores[order, place].tolist(),
+            map(_number, self.on_probabilities[order, place]),
+            strict=True,
         )
-        probability = _number(self.probabilities[place])
-        return Explanation(ids[[item]].tolist()[0], float(self.scores[place]), probability, effects)
+        return Explanation(
+            ids[[item]].tolist()[0],
+            float(self.scores[place]),
+            _number(self.probabilities[place]),
+            tuple(Effect(*effect) for effect in effects),
+        )
 
-    def explained(
-        self, place: int, item: int, describe: Callable[[int], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The explanation of one of the items for JSON; `describe` as for `effect`."""
+    def explained(self, place: int, item: int, describe: Describe) -> dict[str, Any]:
+        """The explanation of one of the items for JSON."""
         return {
             **describe(item),
             "score": as_numbers(self.scores)[place],
@@ -110,10 +113,8 @@ class EffectTable:
             "effects": [self.effect(entry, place, describe) for entry in self.largest_first(place)],
         }
 
-    def effect(
-        self, entry: int, place: int, describe: Callable[[int], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """One effect for JSON (docs/json.md); `describe` gives id and name of a column."""
+    def effect(self, entry: int, place: int, describe: Describe) -> dict[str, Any]:
+        """One effect for JSON (docs/json.md)."""
         return {
             **describe(int(self.entries[entry])),
             "liked": entry < self.n_liked,
@@ -129,10 +130,7 @@ def effects(
     items: NDArray[np.int64],
     disliked: csr_array | None = None,
 ) -> EffectTable:
-    """Compute what each entry of one history does for some items, exactly.
-
-    Args as for `logits_without_each`; the calibrator turns scores into probabilities.
-    """
+    """Compute the exact effect of each entry; see `logits_without_each` for the arguments."""
     logits = logits_without_each(network, ratings, items, disliked)
     scores, without = logits[0], logits[1:]
     entries, n_liked = ratings.indices, ratings.nnz
@@ -162,7 +160,7 @@ def logits_without_each(
     for each entry and one product with the items' rows of V.
 
     Args:
-        network: The trained network.
+        network: A trained network.
         ratings: Relative ratings of one user, sparse, (1, n_items).
         items: Columns of the items, (n_asked,).
         disliked: Confidence of disliked items as in `NumpyNetwork.hidden`, sparse, (1, n_items).
@@ -172,13 +170,19 @@ def logits_without_each(
         (1 + n_liked + n_disliked, n_asked).
     """
     whole = network.first_input(ratings, disliked)  # (1, n_hidden)
-    A = network.weights["dislike_weight"]
+    context = network.context(ratings)
+    c = input_weight(context, network.config).astype(np.float32)  # (n_liked,)
+    W = network.weights["like_weight"][ratings.indices]  # (n_liked, n_hidden)
+    A = network.weights["dislike_weight"]  # (n_items, n_hidden)
     A_scale = np.float32(dislike_scale(network.config))
-    inputs = [whole, _without_each_like(network, ratings, whole[0])]
+    liked = c @ W  # (n_hidden,): the sum of all likes
+    others = rescaling_without(context, network.config)[:, None] * (liked - c[:, None] * W)
+    inputs = [whole, (whole - liked) + others + A_scale * A[ratings.indices]]
     if disliked is not None:
         share = (A_scale * (disliked.data - 1.0)).astype(np.float32)  # (n_disliked,)
         inputs.append(whole - share[:, None] * A[disliked.indices])
-    hidden = network.hidden_of(np.concatenate(inputs))  # (1 + n_liked + n_disliked, n_hidden)
+    rows = np.concatenate(inputs, dtype=np.float32)  # (1 + n_liked + n_disliked, n_hidden)
+    hidden = network.hidden_of(rows)
     logits: NDArray[np.float32] = hidden @ network.weights["output_weight"][items].T
     logits += network.weights["output_bias"][items]
     if network.direct_weight is not None:
@@ -186,20 +190,6 @@ def logits_without_each(
         logits += from_each.sum(axis=0)
         logits[1 : 1 + ratings.nnz] -= from_each
     return logits
-
-
-def _without_each_like(
-    network: NumpyNetwork, ratings: csr_array, whole: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Input of the first layer without each liked item, (n_liked, n_hidden)."""
-    context = network.context(ratings)
-    weight = input_weight(context, network.config).astype(np.float32)  # (n_liked,)
-    W = network.weights["like_weight"][ratings.indices]  # (n_liked, n_hidden)
-    A = network.weights["dislike_weight"][ratings.indices]
-    A_scale = np.float32(dislike_scale(network.config))
-    liked = weight @ W  # (n_hidden,): the sum of all likes
-    others = rescaling_without(context, network.config)[:, None] * (liked - weight[:, None] * W)
-    return np.asarray((whole - liked) + others + A_scale * A, dtype=np.float32)
 
 
 def as_numbers(values: NDArray[np.floating]) -> list[float | None]:

@@ -1,9 +1,10 @@
-"""Which items may be recommended to whom."""
+"""Which items may be recommended to whom, and the best of them."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,8 +14,13 @@ from scipy.sparse import csr_array, issparse
 from cfnade.data.catalogue import Catalogue, Unknown
 from cfnade.errors import DataError
 
+Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
+"""Ids and scores, best first."""
+
 Items: TypeAlias = Iterable[Hashable] | Sequence[Iterable[Hashable]] | NDArray[Any]
 """A set of items for all users, or one for each; see `item_sets`."""
+
+_CHUNK = 64  # items
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +40,9 @@ class ItemSets:
 
 
 def rule_out(
-    scores: NDArray[np.floating],
-    only: NDArray[np.integer] | None,
-    *never: NDArray[np.integer],
+    scores: NDArray[np.floating], only: NDArray[np.integer] | None, *never: NDArray[np.integer]
 ) -> None:
-    """Set the score of items that may not be recommended to minus infinity, in place.
-
-    Args:
-        scores: Of one user, (n_items,).
-        only: Columns to choose from; None for all.
-        never: Columns to leave out.
-    """
+    """Set scores of one user, (n_items,), to minus infinity: outside `only`, and of `never`."""
     if only is not None:
         kept = scores[only]
         scores.fill(-np.inf)
@@ -58,19 +56,9 @@ def item_sets(
 ) -> ItemSets:
     """Read a filter in any of its forms.
 
-    Args:
-        items: One of
-            - ids, for all users;
-            - a list with one list, set or array of ids for each user (an id is none of these);
-            - a mask, booleans or a sparse matrix: (n_items,) for all users or
-              (n_users, n_items) for each.
-        catalogue: Of the ids.
-        n_users: In the batch.
-        name: Of the argument, for messages.
-        unknown: What to do about ids that are not in the catalogue.
-
-    Returns:
-        The columns.
+    These are ids for all users; a list with one list, set or array of ids for each user (an id is
+    none of these); or a mask, booleans or a sparse matrix, (n_items,) for all users or
+    (n_users, n_items) for each. Messages call the filter `name`.
 
     Raises:
         DataError: If the shape is wrong or an id is unknown.
@@ -92,8 +80,8 @@ def item_sets(
             f"{len(listed)} entries of which {n_collections} are lists"
         )
     columns = [catalogue.columns(entry, unknown=unknown) for entry in listed]
-    starts = np.cumsum([0, *map(len, columns)])
-    return ItemSets(np.concatenate([np.array(c, dtype=np.int64) for c in columns]), starts)
+    together = np.array([*chain.from_iterable(columns)], dtype=np.int64)
+    return ItemSets(together, np.cumsum([0, *map(len, columns)]))
 
 
 def _from_mask(mask: Any, n_items: int, n_users: int, name: str) -> ItemSets:
@@ -108,3 +96,56 @@ def _from_mask(mask: Any, n_items: int, n_users: int, name: str) -> ItemSets:
     rows.sum_duplicates()
     rows.eliminate_zeros()
     return ItemSets(rows.indices, rows.indptr)
+
+
+def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
+    """Columns of at most n items of each row, best first; ties in the order of columns.
+
+    Scores, (n_rows, n_items), are minus infinity for items that may not be recommended.
+    """
+    n_rows, n_items = scores.shape
+    if n < 1 or n_rows == 0:
+        return [np.empty(0, dtype=np.int64)] * n_rows
+    threshold = _reached_by(scores, n)
+    is_good = scores >= threshold[:, None]
+    if np.isneginf(threshold).any():  # fewer than n are allowed
+        is_good &= scores > -np.inf
+    row, column = np.divmod(np.flatnonzero(is_good), n_items)  # quicker than in two dimensions
+    order = np.lexsort((column, -scores[row, column], row))
+    ends = np.cumsum(np.bincount(row, minlength=n_rows))
+    return [part[:n] for part in np.split(column[order], ends[:-1])]
+
+
+def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """A score that at least n items of the row reach, and not many more, (n_rows,).
+
+    Each row is split into chunks, neighbours into different ones, as good items are often
+    adjacent. The best items of n chunks are n items, so at least n items reach the n-th best
+    maximum of a chunk.
+    """
+    n_rows, n_items = scores.shape
+    if n >= n_items:
+        return np.full(n_rows, -np.inf, dtype=scores.dtype)
+    n_chunks = n_items // _CHUNK
+    best = scores
+    if n_chunks > 2 * n:
+        best = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks).max(axis=1)
+    place = best.shape[1] - n
+    return np.asarray(np.partition(best, place, axis=1)[:, place])
+
+
+def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:
+    """Stack the answers of many rows, with ids of the type of `ids`, without padding.
+
+    Returns:
+        Two arrays (n_rows, n) if all answers have one length or there are none, else two object
+        arrays (n_rows,) of arrays: `ids[row]` works in both cases.
+    """
+    lengths = {len(scores) for _, scores in rows} or {n}
+    is_even = len(lengths) == 1
+    shape = (len(rows), lengths.pop()) if is_even else (len(rows),)
+    stacked_ids = np.empty(shape, ids.dtype if is_even else object)
+    stacked_scores = np.empty(shape, np.float32 if is_even else object)
+    for row, (row_ids, row_scores) in enumerate(rows):
+        stacked_ids[row], stacked_scores[row] = row_ids, row_scores
+    return stacked_ids, stacked_scores

@@ -22,7 +22,7 @@ from scipy.special import expit
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.splitting import overlap
 from cfnade.errors import DataError
-from cfnade.scorer import Scorer
+from cfnade.scorer import Scorer, blocks
 
 N_SEGMENTS = 6
 """Straight pieces of the curve; each has an equal share of the held-out items."""
@@ -38,7 +38,7 @@ N_PAIRS = 200_000
 """Pairs that were not held out are sampled down to about this many."""
 
 _LARGEST = 1e12  # larger numbers are errors
-_BLOCK_PAIRS = 1 << 20  # of users and items, scored at once
+_BLOCK_BYTES = 1 << 22  # of scores to compute at once
 _LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
 _RIDGE = 1.0  # pulls the slopes to 1, the odds as they are, with the strength of a few pairs
 
@@ -55,25 +55,18 @@ class Calibrator:
     intercept: float
     knots: tuple[float, ...]
     """Logits where the pieces meet, ascending, (n_segments - 1,); the curve is 0 at the first."""
-
     slopes: tuple[float, ...]
     """Of the pieces, above 0, (n_segments,)."""
-
     history_slope: float
     """Effect of the length of the history: more is held out of a longer one."""
-
     shortest_history: int
     """Items in the shortest history of the fit; shorter ones count as this."""
-
     longest_history: int
-    """Likewise, of the longest."""
-
+    """Items in the longest history of the fit; longer ones count as this."""
     held_out_share: float
     """Held-out items over all items of these users: the event of the probability."""
-
     n_pairs: int
     """Number of held-out pairs of the fit."""
-
     mean_confidence: float = 1.0
     """Mean confidence of the likes (c): factor of training on their odds."""
 
@@ -111,13 +104,13 @@ class Calibrator:
         """
         if set(content) != {f.name for f in fields(cls)}:
             raise DataError("the calibrator has missing or unknown fields")
-        lists = {name: content[name] for name in ("knots", "slopes")}
-        if not all(isinstance(values, list) for values in lists.values()):
+        knots, slopes = content["knots"], content["slopes"]
+        if not (isinstance(knots, list) and isinstance(slopes, list)):
             raise DataError("knots and slopes of the calibrator must be lists")
-        single = [value for name, value in content.items() if name not in lists]
-        if not all(_is_number(v) for v in [*single, *content["knots"], *content["slopes"]]):
+        found = cls(**{**content, "knots": tuple(knots), "slopes": tuple(slopes)})
+        single = [value for name, value in content.items() if name not in ("knots", "slopes")]
+        if not all(_is_number(value) for value in [*single, *knots, *slopes]):
             raise DataError("the numbers of the calibrator must be finite")
-        found = cls(**{**content, **{name: tuple(values) for name, values in lists.items()}})
         if (
             len(found.slopes) != len(found.knots) + 1
             or not found.knots
@@ -217,7 +210,6 @@ class _Sample:
     n_history: NDArray[np.int64]
     growth: NDArray[np.float64]
     """Log of the share of the history that gave the score."""
-
     is_held_out: NDArray[np.bool_]
     weight: NDArray[np.float64]
     """How many pairs each stands for."""
@@ -230,24 +222,19 @@ def _sample(
     given: CountMatrix,
     rng: np.random.Generator,
 ) -> _Sample:
-    """All held-out pairs, the others with the highest scores, and some of the rest.
-
-    Scores are those of the given part of the histories.
-    """
+    """All held-out pairs, the others with the highest scores for `given`, and some of the rest."""
     n_items, n_known = histories.shape[1], np.diff(histories.indptr)
     n_given = np.maximum(np.diff(given.indptr), 1)
     share = min(1.0, N_PAIRS / 2 / (histories.shape[0] * n_items))
     parts = []
-    n_rows = max(1, _BLOCK_PAIRS // n_items)
-    for start in range(0, histories.shape[0], n_rows):
-        rows = slice(start, start + n_rows)
+    for rows in blocks(histories.shape[0], n_items, _BLOCK_BYTES):
         logits = np.asarray(scorer.scores(given[rows]), dtype=np.float64)
         is_held_out = held_out[rows].toarray() > 0
         is_unseen = histories[rows].toarray() == 0
         high = np.quantile(logits[is_unseen], 1.0 - share)
         chance = np.where(is_held_out | (logits >= high), 1.0, share)
         is_kept = is_unseen & (rng.random(logits.shape) < chance)
-        user = start + np.nonzero(is_kept)[0]
+        user = rows.start + np.nonzero(is_kept)[0]
         growth = np.log(n_given[user] / n_known[user])
         weight = 1.0 / chance[is_kept]
         parts.append(_Sample(logits[is_kept], n_given[user], growth, is_held_out[is_kept], weight))
@@ -261,9 +248,8 @@ def _joined(parts: list[_Sample]) -> _Sample:
 def _shortened(histories: CountMatrix, rng: np.random.Generator) -> CountMatrix:
     """The histories without a random part of their items."""
     kept = histories.data * (rng.random(histories.nnz) >= _LEFT_OUT)
-    return as_count_matrix(
-        csr_array((kept, histories.indices, histories.indptr), shape=histories.shape)
-    )
+    shortened = (kept, histories.indices, histories.indptr)
+    return as_count_matrix(csr_array(shortened, shape=histories.shape))
 
 
 def _regress(
@@ -271,21 +257,17 @@ def _regress(
 ) -> list[float]:
     """Weighted logistic regression with slopes that stay above 0.
 
-    Args:
-        sample: Pairs to fit on.
-        knots: Logits where the pieces of the curve meet, (n_segments - 1,).
-        start: Intercept to start from; the slopes start from 1.
-        n_missing: Items missing for each one held out; see `fit_calibrator`. With 0 this is the
-            usual regression. Otherwise histories are to be longer by the same factor.
+    It starts from the intercept `start` and slopes of 1. `n_missing` items are missing for each one
+    held out, see `fit_calibrator`; histories are then longer by the same factor.
 
     Returns:
         Intercept, slopes of the pieces, slope of the log length of the history.
     """
     y, n_slopes = sample.is_held_out, len(knots) + 1
     pieces = _pieces(sample.logits, knots)
+    above, growth = pieces[:, 1:].sum(axis=1), sample.growth
     # The last two: what growth adds to the intercept, and to all slopes but the first.
-    ones, above, growth = np.ones(y.size), pieces[:, 1:].sum(axis=1), sample.growth
-    columns = (ones, pieces, np.log(sample.n_history), growth, growth * above)
+    columns = (np.ones(y.size), pieces, np.log(sample.n_history), growth, growth * above)
     design = np.column_stack(columns)
     first = np.array([start, *[1.0] * n_slopes, 0.0, 0.0, 0.0])
     pull = np.array([0.0, *[_RIDGE] * (n_slopes + 3)])
@@ -313,13 +295,11 @@ def _regress(
 def _pieces(logits: NDArray[np.float64], knots: ArrayLike) -> NDArray[np.float64]:
     """How far each logit lies into each piece, (..., n_segments): below 0 in the first alone."""
     ends = np.asarray(knots)
-    lower = np.array([-np.inf, *ends])
-    upper = np.array([*ends, np.inf])
-    starts = np.array([ends[0], *ends])  # of the first piece its end: it is counted downwards
-    inside = np.clip(logits[..., None], lower, upper) - starts
+    starts = [ends[0], *ends]  # the first piece is counted downwards from its end
+    inside = np.clip(logits[..., None], [-np.inf, *ends], [*ends, np.inf]) - starts
     return np.asarray(inside)
 
 
 def _is_number(value: Any) -> bool:
     is_plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_plain and -_LARGEST < value < _LARGEST
+    return is_plain and abs(value) < _LARGEST

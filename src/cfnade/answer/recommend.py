@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.answer.explain import EffectTable, Explanation, as_numbers, effects
-from cfnade.answer.filters import Items, ItemSets, item_sets, rule_out
+from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
+from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.similar import ItemSimilarity, similar_histories
-from cfnade.answer.top import Ranked, top_items
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
 from cfnade.model.inference import NetworkScorer, full_dislike
-from cfnade.scorer import BLOCK_BYTES, blocks
+from cfnade.scorer import blocks
 
 N_BINS = 48
 """Bins of the histogram of scores."""
@@ -61,7 +60,7 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How the scores of all items that may be recommended are distributed."""
+    """Distribution of the scores of all items that may be recommended."""
 
     low: float | None
     """Start of the first bin; None if there is no item."""
@@ -86,16 +85,12 @@ class Answer:
     spread: Histogram | None = None
     """Distribution of the scores, if asked for."""
 
-    def to_json(self, describe: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
-        """As docs/json.md describes it; `describe` gives id and name of a column."""
+    def to_json(self, describe: Describe) -> dict[str, Any]:
+        """As docs/json.md describes it."""
+        values = zip(as_numbers(self.scores), as_numbers(self.probabilities), strict=True)
         found = [
             {**describe(column), "score": score, "probability": probability}
-            for column, score, probability in zip(
-                self.columns.tolist(),
-                as_numbers(self.scores),
-                as_numbers(self.probabilities),
-                strict=True,
-            )
+            for column, (score, probability) in zip(self.columns.tolist(), values, strict=True)
         ]
         if self.effects is not None:
             for place, reasons in enumerate(self.effects.reasons()):
@@ -157,11 +152,11 @@ class Answers:
         filter_items: Items | None = None,
         items: Items | None = None,
         unknown: Unknown = "raise",
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int | None = None,
     ) -> Iterator[list[Query]]:
         """One query for each row of counts, (n_users, n_items), in blocks for `recommend`.
 
-        The scores of a block take at most `block_bytes`.
+        The scores of a block take at most `block_bytes`, by default `BLOCK_BYTES`.
         """
         n_users, n_items = histories.shape
         only, never = self.filters(n_users, items, filter_items, unknown)
@@ -200,10 +195,8 @@ class Answers:
             rule_out(scores, query.only, query.exclude, query.disliked, *seen)
         best = top_items(logits, max(query.n for query in queries))
         best = [top[: query.n] for top, query in zip(best, queries, strict=True)]
-        found = [
-            scores[top].astype(np.float32, copy=False)
-            for scores, top in zip(logits, best, strict=True)
-        ]
+        rows = zip(logits, best, strict=True)
+        found = [scores[top].astype(np.float32, copy=False) for scores, top in rows]
         probabilities = self._probabilities(queries, best, found)
         answers = []
         for row, query in enumerate(queries):
@@ -232,11 +225,7 @@ class Answers:
         return found
 
     def similar_items(
-        self,
-        columns: NDArray[np.int64],
-        n: int,
-        only: ItemSets | None,
-        never: ItemSets,
+        self, columns: NDArray[np.int64], n: int, only: ItemSets | None, never: ItemSets
     ) -> list[Ranked]:
         """Columns and similarities of the items most like each of some items, (n_asked,)."""
         found = []
@@ -244,8 +233,8 @@ class Answers:
             similarities = self._item_similarity.of(columns[rows])
             for row, scores in enumerate(similarities, start=rows.start):
                 rule_out(scores, None if only is None else only.of(row), never.of(row))
-            for scores, top in zip(similarities, top_items(similarities, n), strict=True):
-                found.append((top, scores[top]))
+            best = top_items(similarities, n)
+            found += [(top, row[top]) for row, top in zip(similarities, best, strict=True)]
         return found
 
     def similar_users(self, asked: CountMatrix, among: CountMatrix, n: int) -> list[Ranked]:

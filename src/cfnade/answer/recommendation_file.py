@@ -29,23 +29,12 @@ def write_recommendations(
     progress: Callable[[int], None] | None = None,
     **filters: Any,
 ) -> int:
-    """Recommend for many users and write a table.
+    """Write at most n recommendations for each row of counts; returns the number of rows written.
 
-    The columns are `user_id`, `item_id`, `rank` (from 1), `score` and `probability`, which is NULL
-    where there is none. Users are in the order given, best items first. Ids that are not numbers
-    are written as text. The file is replaced when the new one is complete.
-
-    Args:
-        answers: Of a fitted model.
-        histories: Counts, (n_users, n_items).
-        user_ids: Id of each row, (n_users,).
-        path: The file to write.
-        n: Most items for each user.
-        progress: Called with the number of users done.
-        filters: Passed to `Answers.queries`.
-
-    Returns:
-        Number of rows written.
+    The `COLUMNS` have ranks from 1, and NULL where there is no probability. Users are in the order
+    of `user_ids`, (n_users,), best items first. Ids that are not numbers are written as text. The
+    file is replaced when the new one is complete. `progress` is called with the number of users
+    done; `filters` are those of `Answers.queries`.
 
     Raises:
         DataError: If the file cannot be written.
@@ -68,15 +57,14 @@ def write_recommendations(
             for queries in answers.queries(histories, n, **filters):
                 users = user_ids[n_done : n_done + len(queries)]
                 columns = as_columns(users, answers.recommend(queries), answers.catalogue.ids)
-                n_rows = len(columns["rank"])
-                if n_rows:
+                if len(columns["rank"]):
                     connection.register("columns", columns)
                     connection.execute(
                         "INSERT INTO rows SELECT * REPLACE (CASE WHEN isnan(probability) THEN NULL "
                         "ELSE probability END AS probability) FROM columns"
                     )
                     connection.unregister("columns")
-                n_written += n_rows
+                n_written += len(columns["rank"])
                 n_done += len(queries)
                 if progress is not None:
                     progress(n_done)
@@ -96,13 +84,7 @@ def as_columns(
 ) -> dict[str, NDArray[Any]]:
     """Recommendations for many users as the `COLUMNS` of a table, one row for each.
 
-    Args:
-        users: Their ids, (n_users,).
-        answers: One for each user.
-        item_ids: Id of each column, (n_items,).
-
-    Returns:
-        The columns; ids that are not numbers as text, NaN where there is no probability.
+    Ids that are not numbers become text; the probability is NaN where there is none.
     """
     lengths = [len(answer.columns) for answer in answers]
     if not sum(lengths):

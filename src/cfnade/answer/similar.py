@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.answer.top import Ranked, top_items
+from cfnade.answer.filters import Ranked, top_items
 from cfnade.data.interactions import CountMatrix
 from cfnade.scorer import blocks
 
@@ -25,22 +25,14 @@ class ItemSimilarity:
         self.output_weight = output_weight
         self.mean: NDArray[np.float32] = output_weight.mean(axis=0)
         # In blocks, to avoid a second copy of V, which workers share on disk.
-        n_items, n_hidden = output_weight.shape
-        norms = [
-            np.linalg.norm(output_weight[rows] - self.mean, axis=1)
-            for rows in blocks(n_items, n_hidden)
-        ]
+        parts = [output_weight[rows] for rows in blocks(*output_weight.shape)]
+        norms = [np.linalg.norm(part - self.mean, axis=1) for part in parts]
         self.norms = _above_zero(np.concatenate(norms))
 
     def of(self, columns: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Similarity of some items to all.
+        """Similarity of some items, (n_asked,), to all, in [-1, 1], (n_asked, n_items).
 
-        Args:
-            columns: Of the items asked about, (n_asked,).
-
-        Returns:
-            In [-1, 1]: 1 for the item itself and less for all others, even for copies of it,
-            (n_asked, n_items).
+        It is 1 for the item itself and less for all others, even for copies of it.
         """
         asked = self.output_weight[columns] - self.mean  # (n_asked, n_hidden)
         asked /= self.norms[columns, None]
@@ -56,28 +48,23 @@ def similar_histories(
     among: CountMatrix,
     n: int,
 ) -> list[Ranked]:
-    """Find the histories most like some given ones: cosines of hidden layers.
+    """Find the n histories of `among` most like each of `asked`, by cosines of hidden layers.
 
-    Args:
-        hidden: Computes the hidden layer of each history.
-        asked: Counts of the given histories, (n_asked, n_items).
-        among: Counts to search, (n_users, n_items), in blocks.
-        n: Most histories to find for each.
+    Both are counts, (n_asked, n_items) and (n_users, n_items). `hidden` computes hidden layers.
 
     Returns:
-        For each given history, rows of `among` and similarities, best first.
+        For each of `asked`, rows of `among` and similarities, best first.
     """
     directions = _unit(hidden(asked))  # (n_asked, n_hidden)
-    width = sum(directions.shape)
-    best: list[list[Ranked]] = [[] for _ in range(asked.shape[0])]
-    for rows in blocks(among.shape[0], width):
+    nobody = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+    best: list[list[Ranked]] = [[nobody] for _ in directions]
+    for rows in blocks(among.shape[0], sum(directions.shape)):
         similarity = directions @ _unit(hidden(among[rows])).T  # (n_asked, n_rows)
         for found, scores, top in zip(best, similarity, top_items(similarity, n), strict=True):
             found.append((top + rows.start, scores[top]))
     ranked = []
     for found in best:
-        users = np.concatenate([np.empty(0, dtype=np.int64), *(rows for rows, _ in found)])
-        scores = np.concatenate([np.empty(0, dtype=np.float32), *(s for _, s in found)])
+        users, scores = map(np.concatenate, zip(*found, strict=True))
         (top,) = top_items(scores[None], n)
         ranked.append((users[top], np.clip(scores[top], -1.0, 1.0)))
     return ranked

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -20,21 +19,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cfnade.serve.batching import Batcher
-from cfnade.serve.guards import ApiKey, Observed, read_body
+from cfnade.serve.guards import ApiKey, Metrics, Observed, read_body
 from cfnade.serve.loaded import LoadedModel, Stamp
 from cfnade.serve.model_source import ModelSource, Outcome
-from cfnade.serve.monitoring import Metrics
-from cfnade.serve.openapi import openapi_document
+from cfnade.serve.openapi import N_FOUND, openapi_document
 from cfnade.serve.page_files import page_routes
-from cfnade.serve.problems import (
-    RequestError,
-    answer_http_exception,
-    answer_problem,
-    as_json,
-    invalid_request,
-    json_response,
-    overloaded,
-)
+from cfnade.serve.problems import HANDLERS, RequestError, as_json, invalid_request, json_response
 from cfnade.serve.service_settings import RequestLimits, ServeSettings
 from cfnade.serve.wire import RecommendRequest, Requests
 
@@ -46,9 +36,6 @@ LONG_BODY = 1 << 14
 
 MOST_EFFORT = 1 << 16
 """Of one pass, see `RecommendRequest.effort`: some ten milliseconds at the paper's scale."""
-
-N_FOUND = 20
-"""Default number of items that a search gives."""
 
 
 class Service:
@@ -90,7 +77,7 @@ class Service:
         asked = await self._read(request, self.requests.recommend)
         asked.check()
         (answer,) = await self.batcher.ask((self.source.current, asked))
-        return _json(answer)
+        return json_response(answer)
 
     async def recommend_batch(self, request: Request) -> Response:
         """`POST /v1/recommend:batch`."""
@@ -99,7 +86,7 @@ class Service:
             asked.check()
         loaded = self.source.current
         answers = await self.batcher.ask(*((loaded, asked) for asked in many.requests))
-        return _json(b'{"answers":[' + b",".join(answers) + b"]}")
+        return json_response(b'{"answers":[' + b",".join(answers) + b"]}")
 
     async def explain(self, request: Request) -> Response:
         """`POST /v1/explain`."""
@@ -157,8 +144,7 @@ class Service:
 
     async def readyz(self, request: Request) -> Response:
         """`GET /readyz`: the queue has room."""
-        if self.batcher.is_full:
-            raise overloaded()
+        self.batcher.check_room()
         return json_response({"status": "ready"})
 
     async def show_metrics(self, request: Request) -> Response:
@@ -169,11 +155,9 @@ class Service:
         """`GET /openapi.json`, with examples for the model in use."""
         loaded = self.source.current
         if self._document is None or self._document[0] != loaded.stamp:
-            self._document = (
-                loaded.stamp,
-                await self.batcher.run_beside(partial(self._describe, loaded)),
-            )
-        return _json(self._document[1])
+            document = await self.batcher.run_beside(partial(self._describe, loaded))
+            self._document = (loaded.stamp, document)
+        return json_response(self._document[1])
 
     # Shared ------------------------------------------------------------------------------------
 
@@ -188,16 +172,14 @@ class Service:
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it came."""
-        answers: dict[int, bytes] = {}
-        n_unknown = 0
+        answers = [b""] * len(asked)
         for loaded in dict.fromkeys(loaded for loaded, _ in asked):
             places = [place for place, (theirs, _) in enumerate(asked) if theirs is loaded]
             found = loaded.recommend([asked[place][1] for place in places])
-            n_unknown += sum(len(answer["unknown"]) for answer in found)
-            answers.update(zip(places, map(as_json, found), strict=True))
-        if n_unknown:
-            self.metrics.unknown.inc(n_unknown)
-        return [answers[place] for place in range(len(asked))]
+            self.metrics.unknown.inc(sum(len(answer["unknown"]) for answer in found))
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = as_json(answer)
+        return answers
 
     async def _answer_about_item(
         self, compute: Callable[[LoadedModel, Request_], dict[str, Any] | None], asked: Request_
@@ -205,32 +187,19 @@ class Service:
         loaded = self.source.current
         found = await self.batcher.run(partial(compute, loaded, asked))
         if found is None:
-            raise RequestError(
-                404,
-                "unknown_item",
-                f"the model does not know this item ({loaded.n_items:,} items)",
-                "find its id with /v1/items?q=NAME",
-            )
+            message = f"the model does not know this item ({loaded.n_items:,} items)"
+            raise RequestError(404, "unknown_item", message, "find its id with /v1/items?q=NAME")
         return json_response(found)
 
     def _describe(self, loaded: LoadedModel) -> bytes:
-        columns, _ = loaded.search.find("", 3)
-        document = openapi_document(
-            self.requests,
-            self.limits,
-            items=[str(loaded.ids[column]) for column in columns],
-            needs_key=self.settings.api_key is not None,
-        )
-        return as_json(document)
+        items = [str(loaded.ids[column]) for column in loaded.search.find("", 3)[0]]
+        has_key = self.settings.api_key is not None
+        return as_json(openapi_document(self.requests, self.limits, items=items, needs_key=has_key))
 
     def _count_model(self, outcome: Outcome) -> None:
         self.metrics.models.labels(outcome).inc()
         if outcome == "swapped":
             self.metrics.model_items.set(self.source.current.n_items)
-
-
-def _json(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
 
 
 def _search(request: Request, limits: RequestLimits) -> tuple[str, int]:
@@ -277,16 +246,16 @@ def build_app(service: Service) -> Starlette:
         cors = Middleware(
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=get + post,
             allow_headers=["authorization", "content-type", "x-api-key"],
             max_age=3600,
         )
         middleware.insert(0, cors)
     if settings.api_key is not None:
-        middleware.append(Middleware(ApiKey, key=settings.api_key))
+        middleware.append(Middleware(ApiKey, key=settings.api_key.encode()))
     return Starlette(
         routes=routes,
         middleware=middleware,
-        exception_handlers={RequestError: answer_problem, HTTPException: answer_http_exception},
+        exception_handlers=HANDLERS,
         lifespan=service.running,
     )

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
@@ -14,61 +15,47 @@ from cfnade.serve.problems import overloaded
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-_Waiting: TypeAlias = "deque[tuple[Asked, asyncio.Future[Given]]]"
+_Request: TypeAlias = "tuple[Asked, asyncio.Future[Given]]"
 
 
+@dataclass(eq=False)
 class Batcher(Generic[Asked, Given]):
     """Computes in one thread, so that the event loop never does.
 
-    Nothing is delayed to fill a batch: when the thread is free it takes all requests that came
-    in meanwhile. So batches grow with the load, and each reads the weights once. A pass takes
-    from all callers in turn, and only as much as `most_cost` allows, so that nobody waits for
-    the end of somebody's hundred requests.
-
-    Args:
-        answer: Computes the answers to some requests.
-        most_together: Most requests in one pass.
-        most_waiting: Most requests that may wait; further ones are turned away.
-        cost: What a request adds to a pass beyond its row.
-        most_cost: Of one pass; a request that costs more gets a pass of its own.
-        on_batch: Called with the size of each pass.
+    No request is delayed to fill a batch: when the thread is free it takes all that wait. So
+    batches grow with the load, and each reads the weights once. A pass takes from all callers in
+    turn, and only as much as `most_cost` allows, so that nobody waits for a hundred requests of
+    somebody else.
     """
 
-    def __init__(
-        self,
-        answer: Callable[[list[Asked]], list[Given]],
-        *,
-        most_together: int,
-        most_waiting: int,
-        cost: Callable[[Asked], int] = lambda asked: 0,
-        most_cost: int = 0,
-        on_batch: Callable[[int], None] = lambda size: None,
-    ) -> None:
-        self._answer = answer
-        self._most_together = most_together
-        self._most_waiting = most_waiting
-        self._cost = cost
-        self._most_cost = most_cost
-        self._on_batch = on_batch
-        self._callers: deque[_Waiting[Asked, Given]] = deque()
+    answer: Callable[[list[Asked]], list[Given]]
+    """Computes the answers to some requests."""
+    most_together: int
+    """Most requests in one pass."""
+    most_waiting: int
+    """Most requests that may wait; further ones are turned away."""
+    cost: Callable[[Asked], int] = lambda asked: 0
+    """What a request adds to a pass beyond its row."""
+    most_cost: int = 0
+    """Of one pass; a request that costs more gets a pass of its own."""
+    on_batch: Callable[[int], None] = lambda size: None
+    """Called with the size of each pass."""
+
+    def __post_init__(self) -> None:
+        self._callers: deque[deque[_Request[Asked, Given]]] = deque()
         self._n_waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="answers")
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
         self._working: asyncio.Task[None] | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the next request would be turned away."""
-        return self._n_waiting >= self._most_waiting
+    def check_room(self) -> None:
+        """Raise a RequestError if too many requests wait; those below do so as well."""
+        if self._n_waiting >= self.most_waiting:
+            raise overloaded()
 
     async def ask(self, *asked: Asked) -> list[Given]:
-        """Wait for the answers to some requests.
-
-        Raises:
-            RequestError: If too many wait.
-        """
-        if self.is_full:
-            raise overloaded()
+        """Wait for the answers to some requests."""
+        self.check_room()
         loop = asyncio.get_running_loop()
         answers: list[asyncio.Future[Given]] = [loop.create_future() for _ in asked]
         if asked:
@@ -79,19 +66,11 @@ class Batcher(Generic[Asked, Given]):
         return list(await asyncio.gather(*answers)) if len(answers) != 1 else [await answers[0]]
 
     async def run(self, compute: Callable[[], Result]) -> Result:
-        """Compute something else in the same thread.
-
-        Raises:
-            RequestError: If too many wait.
-        """
+        """Compute something else in the same thread."""
         return await self._run(self._thread, compute)
 
     async def run_beside(self, compute: Callable[[], Result]) -> Result:
-        """Compute something that does not need the network in a second thread.
-
-        Raises:
-            RequestError: If too many wait.
-        """
+        """Compute something that does not need the network in a second thread."""
         return await self._run(self._beside, compute)
 
     def close(self) -> None:
@@ -100,8 +79,7 @@ class Batcher(Generic[Asked, Given]):
         self._beside.shutdown(wait=True)
 
     async def _run(self, thread: ThreadPoolExecutor, compute: Callable[[], Result]) -> Result:
-        if self.is_full:
-            raise overloaded()
+        self.check_room()
         self._n_waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(thread, compute)
@@ -112,7 +90,7 @@ class Batcher(Generic[Asked, Given]):
         while taken := self._take():
             try:
                 await self._answer_all(taken)
-                self._on_batch(len(taken))
+                self.on_batch(len(taken))
             except Exception as error:
                 if len(taken) == 1:
                     _resolve(taken[0][1], error)
@@ -123,16 +101,16 @@ class Batcher(Generic[Asked, Given]):
                     except Exception as own:
                         _resolve(one[1], own)
 
-    def _take(self) -> list[tuple[Asked, asyncio.Future[Given]]]:
+    def _take(self) -> list[_Request[Asked, Given]]:
         """The next pass: one request of each caller in turn, at least one in all."""
-        taken: list[tuple[Asked, asyncio.Future[Given]]] = []
+        taken: list[_Request[Asked, Given]] = []
         cost = 0
-        while self._callers and len(taken) < self._most_together:
+        while self._callers and len(taken) < self.most_together:
             caller = self._callers[0]
             asked, future = caller[0]
             is_gone = future.done()  # the client has hung up
-            more = 0 if is_gone else self._cost(asked)
-            if taken and cost + more > self._most_cost:
+            more = 0 if is_gone else self.cost(asked)
+            if taken and cost + more > self.most_cost:
                 break
             caller.popleft()
             self._n_waiting -= 1
@@ -144,8 +122,8 @@ class Batcher(Generic[Asked, Given]):
                 cost += more
         return taken
 
-    async def _answer_all(self, taken: list[tuple[Asked, asyncio.Future[Given]]]) -> None:
-        compute = partial(self._answer, [asked for asked, _ in taken])
+    async def _answer_all(self, taken: list[_Request[Asked, Given]]) -> None:
+        compute = partial(self.answer, [asked for asked, _ in taken])
         found = await asyncio.get_running_loop().run_in_executor(self._thread, compute)
         for (_, future), answer in zip(taken, found, strict=True):
             _resolve(future, answer)

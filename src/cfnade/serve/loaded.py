@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,12 @@ from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Answers, Query
 from cfnade.errors import ArtifactError
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
-from cfnade.serve.wire import ExplainRequest, HistoryRequest, RecommendRequest, SimilarRequest
 from cfnade.storage.folder import FILES, MODEL
 
-Stamp = tuple[tuple[int, int, int], ...]
+Columns: TypeAlias = NDArray[np.int64]
+Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 """Identifies one state of a folder."""
 
 _TRIES = 3
@@ -35,7 +36,6 @@ class LoadedModel:
     """A model that answers requests; never changed, only replaced."""
 
     model: ImplicitCFNADE
-
     name: str
     """Of its folder."""
     stamp: Stamp
@@ -58,18 +58,14 @@ class LoadedModel:
     @cached_property
     def ids(self) -> list[Any]:
         """Each item's id."""
-        found: list[Any] = self.model.catalogue_.ids.tolist()
-        return found
+        return list(self.model.catalogue_.ids.tolist())
 
     @cached_property
     def items(self) -> list[dict[str, Any]]:
         """Each item's id and name for JSON."""
-        catalogue = self.model.catalogue_
-        names = catalogue.ids.tolist() if catalogue.names is None else catalogue.names.tolist()
-        return [
-            {"item": _as_json(item), "name": str(name)}
-            for item, name in zip(self.ids, names, strict=True)
-        ]
+        names = self.model.catalogue_.names
+        pairs = zip(self.ids, self.ids if names is None else names.tolist(), strict=True)
+        return [{"item": _as_json(item), "name": str(name)} for item, name in pairs]
 
     @cached_property
     def column_of(self) -> dict[str, int]:
@@ -81,11 +77,9 @@ class LoadedModel:
     @cached_property
     def search(self) -> ItemSearch:
         """Finds items by name or id."""
-        return ItemSearch(
-            [item["name"] for item in self.items],
-            [str(item) for item in self.ids],
-            self.model.scorer_.relative_rating.n_watchers,
-        )
+        names = [item["name"] for item in self.items]
+        n_watchers = self.model.scorer_.relative_rating.n_watchers
+        return ItemSearch(names, [str(item) for item in self.ids], n_watchers)
 
     @property
     def is_calibrated(self) -> bool:
@@ -100,7 +94,7 @@ class LoadedModel:
 
     # Answers, as docs/json.md describes them -----------------------------------------------------
 
-    def recommend(self, requests: Sequence[RecommendRequest]) -> list[dict[str, Any]]:
+    def recommend(self, requests: Sequence[wire.RecommendRequest]) -> list[dict[str, Any]]:
         """Answer requests together, in one pass; see `wire.Recommendations`."""
         read = [self._recommend_query(request) for request in requests]
         answers = self.answers.recommend([query for query, _ in read])
@@ -109,7 +103,7 @@ class LoadedModel:
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
-    def explain(self, request: ExplainRequest) -> dict[str, Any] | None:
+    def explain(self, request: wire.ExplainRequest) -> dict[str, Any] | None:
         """Explain an item, see `wire.ExplainedItem`; None if it is unknown."""
         column = self.column_of.get(str(request.item))
         if column is None:
@@ -118,50 +112,39 @@ class LoadedModel:
         effects = self.answers.effects(Query(**fields), np.array([column]))
         return {**effects.explained(0, column, self.items.__getitem__), "unknown": unknown}
 
-    def similar(self, request: SimilarRequest) -> dict[str, Any] | None:
+    def similar(self, request: wire.SimilarRequest) -> dict[str, Any] | None:
         """Find similar items, see `wire.Similar`; None if the item is unknown."""
         column = self.column_of.get(str(request.item))
         if column is None:
             return None
-        excluded, unknown = self.columns(request.exclude)
-        only, more = self.columns(request.only or [])
-        ((columns, similarities),) = self.answers.similar_items(
-            np.array([column]),
-            request.n,
-            None if request.only is None else ItemSets(np.array(only, dtype=np.int64)),
-            ItemSets(np.array([column, *excluded])),
-        )
+        only, exclude, unknown = self._filters(request)
+        among = None if only is None else ItemSets(only)
+        never = ItemSets(np.append(exclude, column))
+        asked = np.array([column])
+        ((columns, similarities),) = self.answers.similar_items(asked, request.n, among, never)
         found = [
             {**self.items[place], "similarity": similarity}
             for place, similarity in zip(columns.tolist(), as_numbers(similarities), strict=True)
         ]
-        return {
-            **self.items[column],
-            "similar": found,
-            "unknown": list(dict.fromkeys([*unknown, *more])),
-        }
+        unknown = list(dict.fromkeys(unknown))
+        return {**self.items[column], "similar": found, "unknown": unknown}
 
-    def _recommend_query(self, request: RecommendRequest) -> tuple[Query, list[str]]:
+    def _recommend_query(self, request: wire.RecommendRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
         fields, unknown = self._history(request)
-        if request.exclude:
-            excluded, more = self.columns(request.exclude)
-            fields["exclude"] = np.array(excluded, dtype=np.int64)
-            unknown += more
-        if request.only is not None:
-            only, more = self.columns(request.only)
-            fields["only"] = np.array(only, dtype=np.int64)
-            unknown += more
-        query = Query(
-            **fields,
-            n=request.n,
-            include_seen=request.include_seen,
-            explain=request.explain,
-            spread=request.spread,
-        )
-        return query, list(dict.fromkeys(unknown))
+        fields["only"], fields["exclude"], more = self._filters(request)
+        for name in ("n", "include_seen", "explain", "spread"):
+            fields[name] = getattr(request, name)
+        return Query(**fields), list(dict.fromkeys(unknown + more))
 
-    def _history(self, request: HistoryRequest) -> tuple[dict[str, Any], list[str]]:
+    def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
+        """Columns of `only` (None for all) and of `exclude`, and the unknown items."""
+        excluded, unknown = self.columns(request.exclude)
+        chosen, more = self.columns(request.only or [])
+        only = None if request.only is None else np.array(chosen, dtype=np.int64)
+        return only, np.array(excluded, dtype=np.int64), unknown + more
+
+    def _history(self, request: wire.HistoryRequest) -> tuple[dict[str, Any], list[str]]:
         """History and dislikes as fields of a query, and the unknown items."""
         history = request.history
         liked, counts, unknown = self._by_column(list(history), history.values())
@@ -175,7 +158,7 @@ class LoadedModel:
 
     def _by_column(
         self, items: list[str], values: Iterable[float]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
+    ) -> tuple[Columns, NDArray[np.float64], list[str]]:
         """Known items with a value above 0, in the order of columns; and the unknown items."""
         places = map(self.column_of.get, items, repeat(-1))
         columns = np.fromiter(places, dtype=np.int64, count=len(items))
@@ -188,9 +171,7 @@ class LoadedModel:
 
 
 def load(folder: Path) -> LoadedModel:
-    """Load a model and compare its checksums.
-
-    A folder that is being replaced at this moment is tried again.
+    """Load a model and compare its checksums; a folder that is being replaced is tried again.
 
     Raises:
         ArtifactError: If there is no model or it cannot be used.

@@ -35,11 +35,9 @@ _N_HISTORY = 5
 class ModelSource:
     """Holds the model in use.
 
-    A request takes the model once and is answered by it; so are all histories of a batch.
-
-    A new model is loaded and tested in its own thread, then replaces the old one by one
-    assignment. A model that cannot be used is refused, and not tried again until the folder
-    changes.
+    A request or batch takes the model once and is answered by it. A new model is loaded and tested
+    in its own thread, then replaces the old one by one assignment. A model that cannot be used is
+    refused, and not tried again until the folder changes.
     """
 
     def __init__(
@@ -56,13 +54,9 @@ class ModelSource:
         on_outcome("loaded")
 
     def check(self, *, is_forced: bool = False) -> bool:
-        """Load the model in the folder if it is new; blocks.
+        """Load the model in the folder if it is new, and return whether it is now in use; blocks.
 
-        Args:
-            is_forced: Load it even if it looks like the one in use or one that was refused.
-
-        Returns:
-            Whether a new model is in use.
+        With `is_forced` it is loaded even if it looks like the one in use or one that was refused.
         """
         with self._lock:
             found = stamp_of(self.folder)
@@ -93,11 +87,9 @@ class ModelSource:
             self._wake.set()
 
     async def watch(self, seconds: float) -> None:
-        """Check the folder repeatedly, in a thread.
+        """Check the folder every few seconds, in a thread.
 
-        Args:
-            seconds: Between two checks; 0 checks once now, in case a model came while the service
-                was starting, and then only after `wake`.
+        With 0 it checks once, in case a model came while the service started, and after `wake`.
         """
         self._wake = asyncio.Event()
         is_forced = False
@@ -115,35 +107,25 @@ class ModelSource:
 
 
 def load_checked(folder: Path) -> LoadedModel:
-    """Load a model and test its answers.
+    """Load a model, ask it a few requests and check the answers.
+
+    This also fills the model's caches, so that the first real request is fast.
 
     Raises:
         ArtifactError: If it cannot be used.
     """
     new = load(folder)
-    check_answers(new)
-    return new
-
-
-def check_answers(loaded: LoadedModel) -> None:
-    """Ask a model a few requests and check the answers.
-
-    This also fills the model's caches, so that the first real request is fast.
-
-    Raises:
-        ArtifactError: If an answer is wrong.
-    """
     try:
-        _ask(loaded)
+        _check_answers(new)
     except ArtifactError:
         raise
     except Exception as error:
-        raise ArtifactError(
-            f"the model cannot answer a first request ({type(error).__name__}: {error})"
-        ) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ArtifactError(f"the model cannot answer a first request ({reason})") from error
+    return new
 
 
-def _ask(loaded: LoadedModel) -> None:
+def _check_answers(loaded: LoadedModel) -> None:
     columns, _ = loaded.search.find("", _N_HISTORY + 1)
     texts = [str(loaded.ids[column]) for column in columns]
     seen = list(dict.fromkeys(texts))  # two ids may read the same

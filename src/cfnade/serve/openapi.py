@@ -11,6 +11,9 @@ from pydantic.json_schema import models_json_schema
 from cfnade.serve import wire
 from cfnade.serve.service_settings import RequestLimits
 
+N_FOUND = 20
+"""Default number of items that a search gives."""
+
 _REFERENCE = "#/components/schemas/{model}"
 _DESCRIPTION = (
     "Recommendations for any history of counts. There is no table of users: a request carries all "
@@ -31,18 +34,10 @@ _UNKNOWN = {"404": "The model does not know the item."}
 def openapi_document(
     requests: wire.Requests, limits: RequestLimits, *, items: list[str], needs_key: bool
 ) -> dict[str, Any]:
-    """Describe the service as OpenAPI 3.1.
-
-    Args:
-        requests: The requests with their limits.
-        limits: The same limits.
-        items: Ids of some items, for examples that work.
-        needs_key: Whether an API key is required.
-    """
+    """Describe the service as OpenAPI 3.1, with the ids of some items in its examples."""
     first, last = items[0], items[-1]
     history = dict(zip(items, (12, 1, 3), strict=False))
     batch = {"requests": [{"history": history}, {"history": {last: 1}, "n": 5}]}
-    busy = {"503": _BODY_ERRORS["503"]}
     posts: list[tuple[str, str, str, type[BaseModel], type[BaseModel], Any, dict[str, str]]] = [
         ("/v1/recommend", "recommend", "Recommend for one history", requests.recommend,
          wire.Recommendations, {"history": history, "n": 3, "explain": True}, _NOT_BOTH),
@@ -61,32 +56,25 @@ def openapi_document(
          {"422": "A parameter is wrong or beyond a limit."}),
         ("/v1/model", "model", "The model in use, and the limits", wire.ModelInfo, {}),
         ("/healthz", "healthz", "Whether the process answers", wire.State, {}),
-        ("/readyz", "readyz", "Whether it takes requests", wire.State, busy),
+        ("/readyz", "readyz", "Whether it takes requests", wire.State,
+         {"503": _BODY_ERRORS["503"]}),
     ]  # fmt: skip
     paths: dict[str, Any] = {}
     for path, name, summary, request, answer, example, errors in posts:
         content = {"application/json": {"schema": _schema(request), "example": example}}
-        paths[path] = {
-            "post": {
-                "operationId": name,
-                "summary": summary,
-                "requestBody": {"required": True, "content": content},
-                "responses": _responses(answer, {**_BODY_ERRORS, **errors}),
-            }
-        }
+        operation = _operation(name, summary, _responses(answer, {**_BODY_ERRORS, **errors}))
+        operation["requestBody"] = {"required": True, "content": content}
+        paths[path] = {"post": operation}
     for path, name, summary, answer, errors in gets:
-        responses = _responses(answer, errors)
-        paths[path] = {"get": {"operationId": name, "summary": summary, "responses": responses}}
+        paths[path] = {"get": _operation(name, summary, _responses(answer, errors))}
     paths["/v1/items"]["get"]["parameters"] = _search_parameters(limits)
     text = {"text/plain": {"schema": {"type": "string"}}}
-    paths["/metrics"] = {
-        "get": {
-            "operationId": "metrics",
-            "summary": "Metrics for Prometheus",
-            "responses": {"200": {"description": "Prometheus' text format.", "content": text}},
-        }
-    }
-    answers = {answer for *_, answer, _, _ in posts} | {answer for *_, answer, _ in gets}
+    metrics = {"200": {"description": "Prometheus' text format.", "content": text}}
+    paths["/metrics"] = {"get": _operation("metrics", "Metrics for Prometheus", metrics)}
+    models: list[Any] = [(post[3], "validation") for post in posts]
+    answers = [*(post[4] for post in posts), *(get[3] for get in gets), wire.Error]
+    models += [(answer, "serialization") for answer in dict.fromkeys(answers)]
+    _, schemas = models_json_schema(models, ref_template=_REFERENCE)
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -96,37 +84,24 @@ def openapi_document(
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": paths,
-        "components": {
-            "schemas": _schemas(
-                [request for _, _, _, request, *_ in posts],
-                sorted({*answers, wire.Error}, key=lambda model: model.__name__),
-            )
-        },
+        "components": {"schemas": schemas["$defs"]},
     }
     if needs_key:
         _require_key(document)
     return document
 
 
-def _schemas(requests: list[type[BaseModel]], answers: list[type[BaseModel]]) -> dict[str, Any]:
-    _, schemas = models_json_schema(
-        [*((model, "validation") for model in requests), *((a, "serialization") for a in answers)],
-        ref_template=_REFERENCE,
-    )
-    found: dict[str, Any] = schemas["$defs"]
-    return found
+def _operation(name: str, summary: str, responses: dict[str, Any]) -> dict[str, Any]:
+    return {"operationId": name, "summary": summary, "responses": responses}
 
 
 def _search_parameters(limits: RequestLimits) -> list[dict[str, Any]]:
-    n = {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(20, limits.n)}
-    parameters = [
-        ("q", "Words of a name or id; empty for the most popular items.",
-         {"type": "string", "maxLength": limits.query}),
-        ("n", "Most items to find.", n),
-    ]  # fmt: skip
+    q = {"type": "string", "maxLength": limits.query}
+    n = {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(N_FOUND, limits.n)}
+    words = "Words of a name or id; empty for the most popular items."
     return [
-        {"name": name, "in": "query", "description": description, "schema": schema}
-        for name, description, schema in parameters
+        {"name": "q", "in": "query", "description": words, "schema": q},
+        {"name": "n", "in": "query", "description": "Most items to find.", "schema": n},
     ]
 
 
@@ -152,9 +127,9 @@ def _require_key(document: dict[str, Any]) -> None:
         "bearer": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
+    missing = _response("The key is missing or wrong.", wire.Error)
     for path, operations in document["paths"].items():
         if path.startswith(("/v1/", "/metrics")):
             for operation in operations.values():
                 operation["security"] = [{"bearer": []}, {"header": []}]
-                missing = _response("The key is missing or wrong.", wire.Error)
                 operation["responses"]["401"] = missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,28 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 
+@dataclass(eq=False)
 class RequestError(Exception):
     """Ends a request with an error for the client."""
 
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        fix: str,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.fix = fix
-        self.headers = headers or {}
+    status: int
+    code: str
+    message: str
+    fix: str
+    headers: dict[str, str] | None = None
 
     def response(self) -> Response:
         """The error as a response."""
         content = {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
-        return json_response(content, self.status, self.headers)
+        return Response(as_json(content), self.status, self.headers, media_type="application/json")
 
 
 def as_json(content: Any) -> bytes:
@@ -41,66 +34,53 @@ def as_json(content: Any) -> bytes:
     return to_json(content, inf_nan_mode="null")
 
 
-def json_response(
-    content: Any, status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
-    """Content as a JSON response."""
-    return Response(as_json(content), status, headers, media_type="application/json")
+def json_response(content: Any) -> Response:
+    """Content as a JSON response; bytes are JSON already."""
+    body = content if isinstance(content, bytes) else as_json(content)
+    return Response(body, media_type="application/json")
 
 
 def invalid_request(error: ValidationError) -> RequestError:
     """The first error of a body and its place; values are private and not repeated."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "json_invalid":
-        return RequestError(
-            400,
-            "invalid_json",
-            f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}",
-            "send a JSON object in UTF-8, as in the examples of /openapi.json",
-        )
+        message = f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
+        fix = "send a JSON object in UTF-8, as in the examples of /openapi.json"
+        return RequestError(400, "invalid_json", message, fix)
     # Keys of a history are private too: the place is given down to the field only.
     depth = 3 if first["loc"][:1] == ("requests",) else 1
     place = ".".join(str(part) for part in first["loc"][:depth])[:80]
     more = error.error_count() - 1
-    others = f" (and {more} more)" if more else ""
-    return RequestError(
-        422,
-        "invalid_request",
-        f"{place or 'the body'}: {first['msg']}{others}",
-        "see /openapi.json for the fields, their types and limits",
-    )
+    message = f"{place or 'the body'}: {first['msg']}" + (f" (and {more} more)" if more else "")
+    fix = "see /openapi.json for the fields, their types and limits"
+    return RequestError(422, "invalid_request", message, fix)
 
 
 def overloaded() -> RequestError:
     """The error of a full queue."""
-    return RequestError(
-        503,
-        "overloaded",
-        "too many requests are waiting",
-        "try again in a second; run more workers if this goes on",
-        {"retry-after": "1"},
-    )
+    message = "too many requests are waiting"
+    fix = "try again in a second; run more workers if this goes on"
+    return RequestError(503, "overloaded", message, fix, {"retry-after": "1"})
 
 
-async def answer_problem(request: Request, error: Exception) -> Response:
-    """Handler of `RequestError`."""
+async def _answer_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     return error.response()
 
 
-async def answer_http_exception(request: Request, error: Exception) -> Response:
-    """Handler of errors of the router: no such path, no such method."""
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Answer an error of the router: no such path, no such method."""
     assert isinstance(error, HTTPException)
-    known = {
-        404: ("not_found", "there is nothing at this path", "see /openapi.json for all paths"),
-        405: (
-            "method_not_allowed",
-            f"this path does not take {request.method if len(request.method) < 20 else 'this'}",
-            "use one of the methods in the Allow header",
-        ),
-    }
-    code, message, fix = known.get(
-        error.status_code,
-        ("http_error", http.HTTPStatus(error.status_code).phrase, "see /openapi.json"),
-    )
-    return RequestError(error.status_code, code, message, fix, dict(error.headers or {})).response()
+    status = error.status_code
+    code, message, fix = "http_error", http.HTTPStatus(status).phrase, "see /openapi.json"
+    if status == 404:
+        code, message, fix = "not_found", "there is nothing at this path", f"{fix} for all paths"
+    elif status == 405:
+        method = request.method if len(request.method) < 20 else "this"
+        code, message = "method_not_allowed", f"this path does not take {method}"
+        fix = "use one of the methods in the Allow header"
+    return RequestError(status, code, message, fix, dict(error.headers or {})).response()
+
+
+HANDLERS = {RequestError: _answer_problem, HTTPException: _answer_http_exception}
+"""Answers errors that end a request."""

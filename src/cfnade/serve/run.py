@@ -1,23 +1,37 @@
-"""Starts the service: binds the socket, checks the model, runs one worker or several."""
+"""Starts the service: one worker, or several that a supervisor keeps on one socket.
+
+All workers take connections from the queue of the socket, so a waiting connection survives them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
+import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from cfnade.errors import ConfigError
 from cfnade.serve.model_source import load_checked
 from cfnade.serve.service_settings import ServeSettings
 
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1
+_SHORT_LIFE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 10.0
+
 
 def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C.
-
-    Args:
-        settings: Of the service.
-        say: Prints a line for people.
+    """Serve until SIGTERM or Ctrl-C; `say` prints a line for people.
 
     Raises:
         ArtifactError: If the model cannot be used.
@@ -31,18 +45,15 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
             say(f"serving {settings.model} at http://{shown}:{port}/ (Ctrl-C stops)")
 
         if settings.api_key is None and host not in ("127.0.0.1", "::1"):
-            say(
-                f"anyone who can reach {shown}:{port} can use it; require a key with --api-key-file"
-            )
+            who = f"anyone who can reach {shown}:{port} can use it"
+            say(f"{who}; require a key with --api-key-file")
         if settings.n_workers == 1:
             from cfnade.serve.worker import run_worker
 
             run_worker(settings, listening, on_ready=report_ready)
-            return
-        load_checked(settings.model)  # report a bad model before any worker starts
-        from cfnade.serve.supervisor import Supervisor
-
-        Supervisor(settings, listening, on_ready=report_ready).run()
+        else:
+            load_checked(settings.model)  # report a bad model before any worker starts
+            Supervisor(settings, listening, on_ready=report_ready).run()
 
 
 @contextlib.contextmanager
@@ -62,11 +73,7 @@ def ignored_hangups() -> Iterator[None]:
 
 
 def bind(settings: ServeSettings) -> socket.socket:
-    """A socket on the address of the settings.
-
-    Raises:
-        ConfigError: If it is taken, or not an address of this machine.
-    """
+    """A socket on the address of the settings; a ConfigError if that is impossible."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -86,3 +93,132 @@ def bind(settings: ServeSettings) -> socket.socket:
         ) from error
     listening.set_inheritable(True)
     return listening
+
+
+@dataclass
+class _Place:
+    """The place of one worker: its present process, and when the next may start."""
+
+    number: int
+    process: subprocess.Popen[str] | None = None
+    started: float = 0.0
+    start_at: float = 0.0
+    pause: float = _LOOK_SECONDS
+
+    def wait_longer(self, now: float) -> None:
+        self.pause = min(2 * self.pause, _LONGEST_PAUSE_SECONDS)
+        self.start_at = now + self.pause
+
+
+@dataclass(eq=False)
+class Supervisor:
+    """Starts workers, replaces those that die, forwards signals.
+
+    `on_ready` is called when the first worker has loaded the model.
+    """
+
+    settings: ServeSettings
+    listening: socket.socket
+    on_ready: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.places = [_Place(number) for number in range(self.settings.n_workers)]
+        self.is_stopping = False
+        self.figures = tempfile.mkdtemp(prefix="cfnade-metrics-")
+
+    def run(self) -> None:
+        """Supervise until SIGTERM or Ctrl-C, then let the workers finish."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        signal.signal(signal.SIGHUP, self._forward)
+        self.ready, self._ready_end = os.pipe()
+        os.set_blocking(self.ready, False)
+        try:
+            while not self.is_stopping:
+                for place in self.places:
+                    self._look(place)
+                self._look_for_ready()
+                time.sleep(_LOOK_SECONDS)
+            self._finish()
+        finally:
+            for process in self._processes():
+                process.kill()  # does nothing if it has ended
+                _close_pipe(process)
+            shutil.rmtree(self.figures, ignore_errors=True)
+            os.close(self.ready)
+            os.close(self._ready_end)
+
+    def _look(self, place: _Place) -> None:
+        """Start the worker of a place if there is none, after a pause if it keeps dying."""
+        now = time.monotonic()
+        if place.process is not None:
+            code = place.process.poll()
+            if code is None:
+                return
+            from prometheus_client.multiprocess import mark_process_dead
+
+            _close_pipe(place.process)
+            mark_process_dead(place.number, self.figures)  # type: ignore[no-untyped-call]
+            logger.error("worker %s ended (%s); starting another", place.process.pid, code)
+            place.process = None
+            if now - place.started < _SHORT_LIFE_SECONDS:
+                place.wait_longer(now)
+            else:
+                place.pause, place.start_at = _LOOK_SECONDS, now
+        if now >= place.start_at and not self.is_stopping:
+            try:
+                place.process, place.started = self._start(place), now
+            except OSError as error:  # out of memory or processes: try again later
+                place.wait_longer(now)
+                logger.error("cannot start a worker (%s); trying again", error.strerror)
+
+    def _look_for_ready(self) -> None:
+        """Report once that a worker has loaded the model."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.ready, 64)
+            if self.on_ready is not None:
+                self.on_ready()
+                self.on_ready = None
+
+    def _start(self, place: _Place) -> subprocess.Popen[str]:
+        numbers = [self.listening.fileno(), self._ready_end]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cfnade.serve.worker", *map(str, numbers), str(place.number)],
+            stdin=subprocess.PIPE,
+            pass_fds=numbers,
+            # The new program ignores SIGHUP until it handles it. This process has one thread, so
+            # a function between fork and exec is safe.
+            preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
+            text=True,
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": self.figures},
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops them
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it is dead already, which is noticed later
+            process.stdin.write(self.settings.to_json() + "\n")
+            process.stdin.flush()  # left open: when it closes, the worker stops
+        return process
+
+    def _stop(self, *_: object) -> None:
+        self.is_stopping = True
+
+    def _forward(self, number: int, *_: object) -> None:
+        for process in self._processes():
+            process.send_signal(number)  # does nothing if it has ended
+
+    def _finish(self) -> None:
+        """Stop all workers and wait until their requests are finished."""
+        self._forward(signal.SIGTERM)
+        until = time.monotonic() + self.settings.grace_seconds + 1.0
+        for process in self._processes():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+
+    def _processes(self) -> list[subprocess.Popen[str]]:
+        return [place.process for place in self.places if place.process is not None]
+
+
+def _close_pipe(process: subprocess.Popen[str]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()

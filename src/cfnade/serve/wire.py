@@ -12,14 +12,7 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    create_model,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticKnownError
 
 from cfnade.serve.problems import RequestError
@@ -75,18 +68,10 @@ class HistoryRequest(StrictRequest):
         return {str(item): weight for item in self.disliked}
 
     def check(self) -> None:
-        """Check that no item is both liked and disliked.
-
-        Raises:
-            RequestError: If one is.
-        """
+        """Raise a RequestError if an item is both liked and disliked."""
         if any(self.history.get(item, 0) > 0 for item in self.dislikes(1.0)):
-            raise RequestError(
-                409,
-                "liked_and_disliked",
-                "an item is both in the history and disliked",
-                "remove it from one of them",
-            )
+            message = "an item is both in the history and disliked"
+            raise RequestError(409, "liked_and_disliked", message, "remove it from one of them")
 
 
 class FilteredRequest(StrictRequest):
@@ -105,9 +90,7 @@ class RecommendRequest(FilteredRequest, HistoryRequest):
     """A history to recommend for, and filters."""
 
     include_seen: bool = Field(default=False, description="Recommend items of the history as well.")
-    explain: bool = Field(
-        default=False, description="Add the items of the history that speak most for each."
-    )
+    explain: bool = Field(default=False, description="Add the likes that speak most for each item.")
     spread: bool = Field(default=False, description="Add the histogram of all scores.")
 
     def effort(self) -> int:
@@ -269,58 +252,46 @@ class Requests:
     @classmethod
     def with_limits(cls, limits: RequestLimits) -> Requests:
         """Classes of the same names with these limits."""
+        lengths = dict.fromkeys(("history", "disliked", "items"), limits.history)
+        lengths |= dict.fromkeys(("exclude", "only"), limits.filter_items)
+        lengths["requests"] = limits.batch
 
-        def at_most(model: type[BaseModel], name: str, most: int) -> tuple[Any, Any]:
-            field = copy(model.model_fields[name])
-            if name == "n":
-                start = Field(default=min(field.default, most), description=field.description)
-                return Annotated[int, Field(ge=1, le=most), BeforeValidator(_whole)], start
-            kinds = [_limited(kind, most) for kind in _kinds(field.annotation)]
-            return Annotated[reduce(or_, kinds), _no_more_than(most)], field
+        def limited(model: type[BaseModel], **kinds: Any) -> Any:
+            fields: dict[str, Any] = {}
+            for name, field in model.model_fields.items():
+                if name == "n":
+                    n = Field(default=min(field.default, limits.n), description=field.description)
+                    whole: Any = Annotated[int, Field(ge=1, le=limits.n), BeforeValidator(_whole)]
+                    fields[name] = (whole, n)
+                elif name in lengths:
+                    kind = kinds.get(name, field.annotation)
+                    fields[name] = (_at_most(lengths[name], kind), copy(field))
+            return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        entries = {
-            name: at_most(HistoryRequest, name, limits.history) for name in ("history", "disliked")
-        }
-        most = {"n": limits.n, "exclude": limits.filter_items, "only": limits.filter_items}
-        filters = {name: at_most(FilteredRequest, name, most[name]) for name in most}
-
-        def limited(model: type[BaseModel], **changes: Any) -> Any:
-            return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changes)
-
-        recommend = limited(RecommendRequest, **entries, **filters)
-        each: Any = list[recommend]  # type: ignore[valid-type]
-        many: Any = Annotated[_limited(each, limits.batch), _no_more_than(limits.batch)]
-        return cls(
-            recommend,
-            limited(BatchRequest, requests=(many, ...)),
-            limited(ExplainRequest, **entries),
-            limited(SimilarRequest, **filters),
-            limited(LookupRequest, items=at_most(LookupRequest, "items", limits.history)),
-        )
+        recommend = limited(RecommendRequest)
+        batch = limited(BatchRequest, requests=list[recommend])  # type: ignore[valid-type]
+        explain, similar = limited(ExplainRequest), limited(SimilarRequest)
+        return cls(recommend, batch, explain, similar, limited(LookupRequest))
 
 
-def _limited(kind: Any, most: int) -> Any:
-    """A list or object of limited length; a list is rejected at its first error."""
-    if kind is NoneType:
-        return kind
-    if get_origin(kind) is list:
-        return Annotated[kind, Field(max_length=most, fail_fast=True)]
-    return Annotated[kind, Field(max_length=most)]
-
-
-def _no_more_than(most: int) -> BeforeValidator:
-    """Checks the length first, as pydantic checks all entries of an object before its length."""
+def _at_most(most: int, kind: Any) -> Any:
+    """A list or object, or a union of them, of limited length; a list ends at its first error."""
 
     def check(value: Any) -> Any:
+        # Before the entries: pydantic checks all entries of an object before its length.
         if isinstance(value, dict | list) and len(value) > most:
             kind = "Dictionary" if isinstance(value, dict) else "List"
             found = {"field_type": kind, "max_length": most, "actual_length": len(value)}
             raise PydanticKnownError("too_long", found)
         return value
 
-    return BeforeValidator(check)
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union, or the type itself."""
-    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    any_length = Field(max_length=most)
+    of_list = Field(max_length=most, fail_fast=True)
+    limited = [
+        one
+        if one is NoneType
+        else Annotated[one, of_list if get_origin(one) is list else any_length]
+        for one in kinds
+    ]
+    return Annotated[reduce(or_, limited), BeforeValidator(check)]

@@ -16,8 +16,8 @@ import uvicorn
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
+from cfnade.serve.guards import count_as
 from cfnade.serve.model_source import release_memory
-from cfnade.serve.monitoring import count_as
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.threads import limited_threads
 
@@ -28,74 +28,59 @@ def run_worker(
     settings: ServeSettings,
     listening: socket.socket,
     *,
+    kind: type[Service] = Service,
     supervisor: int | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Load the model and serve until SIGTERM or Ctrl-C; requests under way are finished.
 
-    Args:
-        settings: Of the service.
-        listening: Bound socket to take connections from.
-        supervisor: A pipe that closes when the supervisor dies; the worker then stops.
-        on_ready: Called when the model is loaded.
+    `supervisor` is a pipe that closes when the supervisor dies, which stops the worker. `on_ready`
+    is called when the model is loaded.
 
     Raises:
         ArtifactError: If the model cannot be used.
     """
     with limited_threads(1):  # there is one worker for each core
-        run_service(Service(settings), listening, supervisor=supervisor, on_ready=on_ready)
+        service = kind(settings)
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        release_memory()
+        gc.freeze()  # the model is never garbage: do not search it
+        config = uvicorn.Config(
+            build_app(service),
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            access_log=False,  # paths and addresses are private
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=settings.grace_seconds,
+            backlog=1024,
+            timeout_keep_alive=75,  # longer than proxies wait, so that they close first
+        )
+        server = uvicorn.Server(config)
 
-
-def run_service(
-    service: Service,
-    listening: socket.socket,
-    *,
-    supervisor: int | None = None,
-    on_ready: Callable[[], None] = lambda: None,
-) -> None:
-    """Run a service whose model is loaded; arguments as for `run_worker`."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    release_memory()
-    gc.freeze()  # the model is never garbage: do not search it
-    config = uvicorn.Config(
-        build_app(service),
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        access_log=False,  # paths and addresses are private
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=service.settings.grace_seconds,
-        backlog=1024,
-        timeout_keep_alive=75,  # longer than proxies wait, so that they close first
-    )
-    server = uvicorn.Server(config)
-
-    def stop(*_: object) -> None:
-        server.should_exit = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # For signals before the server handles them; it also raises them again at its end.
-        signal.signal(number, stop)
-    on_ready()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(server, service, listening, supervisor))
-
-
-async def _serve(
-    server: uvicorn.Server, service: Service, listening: socket.socket, supervisor: int | None
-) -> None:
-    loop = asyncio.get_running_loop()
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, service.source.wake)
-    if supervisor is not None:
-
-        def stop() -> None:
-            loop.remove_reader(supervisor)
+        def stop(*_: object) -> None:
             server.should_exit = True
 
-        loop.add_reader(supervisor, stop)
-    await server.serve(sockets=[listening])
+        async def serve() -> None:
+            loop = asyncio.get_running_loop()
+            if hasattr(signal, "SIGHUP"):
+                loop.add_signal_handler(signal.SIGHUP, service.source.wake)
+            if supervisor is not None:
+
+                def stop_once() -> None:
+                    loop.remove_reader(supervisor)
+                    stop()
+
+                loop.add_reader(supervisor, stop_once)
+            await server.serve(sockets=[listening])
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # For signals before the server handles them; it also raises them again at its end.
+            signal.signal(number, stop)
+        on_ready()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -110,10 +95,7 @@ def main() -> int:
     """Run as a child of the supervisor, with settings on standard input.
 
     The arguments are the file descriptors of the socket and of a pipe to write to when ready,
-    and the number of the worker.
-
-    Returns:
-        0, or 2 if the model cannot be used.
+    and the number of the worker. The exit code is 2 if the model cannot be used.
     """
     number, ready, place = map(int, sys.argv[1:])
     count_as(place)

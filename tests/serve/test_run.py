@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cfnade.serve.run import Supervisor
 from cfnade.serve.service_settings import ServeSettings
-from cfnade.serve.supervisor import Supervisor
 from cfnade.storage.folder import save_artifact
 from tests.serve.running import Running, running, wait_for
 from tests.storage.saved import random_artifact
