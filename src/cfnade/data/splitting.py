@@ -30,14 +30,9 @@ _LEAST_LIFT = 0.2  # added to every lift: items that never meet have a finite lo
 class Split:
     """Users' counts in three disjoint parts of the same shape, (n_users, n_items)."""
 
-    train: CountMatrix
-    """To fit models on while settings are chosen."""
-
-    validation: CountMatrix
-    """To choose settings on."""
-
-    test: CountMatrix
-    """To judge the final models on, once."""
+    train: CountMatrix  # to fit models on while settings are chosen
+    validation: CountMatrix  # to choose settings on
+    test: CountMatrix  # to evaluate the final models on, once
 
     @property
     def known(self) -> CountMatrix:
@@ -54,11 +49,7 @@ def sample_users(
 ) -> CountMatrix:
     """Keep the counts of at most `n_users` random users who have any; empty the other rows.
 
-    Args:
-        counts: Sparse, (n_all_users, n_items).
-        n_users: How many at most.
-        rng: Seed or generator.
-        among: Users to sample from, (n_all_users,); None for all.
+    Only users `among` these are sampled, (n_all_users,); None for all.
     """
     has_any = np.diff(counts.indptr) > 0
     users = np.flatnonzero(has_any if among is None else has_any & among)
@@ -199,12 +190,12 @@ def split_counts(
 
 
 def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
-    """The test counts of pairs that are also in the training part, (n_users, n_items)."""
+    """The test counts of pairs that are also in train, (n_users, n_items)."""
     return as_count_matrix(test.multiply(train.astype(bool)))
 
 
 def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
-    """The test counts of pairs that are not in the training part, (n_users, n_items)."""
+    """The test counts of pairs that are not in train, (n_users, n_items)."""
     return as_count_matrix(test - overlap(train, test))
 
 
@@ -218,11 +209,7 @@ def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:
 
 
 def draw_sessions(
-    counts: CountMatrix,
-    among: CountMatrix,
-    share: float,
-    min_items: int,
-    rng: np.random.Generator,
+    counts: CountMatrix, among: CountMatrix, share: float, min_items: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Draw a session of each user from counts without times: a random item and related ones.
 
@@ -267,23 +254,16 @@ def _shared(likes: csc_array) -> NDArray[np.float32]:
 def belonging_together(shared: NDArray[np.float32], n_users: int) -> NDArray[np.float32]:
     """How much two of a user's items belong together: the centred logarithm of their lift.
 
-    The lift is the number of people with both items over the number expected by chance. The mean
-    of either item's row is subtracted, so that popular items, which have some lift with
-    everything, are not in more sessions than others.
-
-    Args:
-        shared: Number of people with both of two items, (n_items, n_items).
-        n_users: Number of people.
-
-    Returns:
-        Symmetric, 0 on the diagonal, (n_items, n_items).
+    The lift is the number of people with both items (`shared`) over the number expected by
+    chance. The mean of either item's row is subtracted, so that popular items, which have some
+    lift with everything, are not in more sessions than others. The result is symmetric and 0 on
+    the diagonal, (n_items, n_items).
     """
-    n_items = len(shared)
     n_watchers = np.diag(shared)
     lift = shared / (np.outer(n_watchers, n_watchers) / n_users + _PSEUDO_COUNT)
     together = np.log(lift + np.float32(_LEAST_LIFT))
     np.fill_diagonal(together, 0.0)
-    mean = together.sum(axis=0) / max(n_items - 1, 1)  # over the others, (n_items,)
+    mean = together.sum(axis=0) / max(len(shared) - 1, 1)  # over the others, (n_items,)
     together += mean.mean() - mean[:, None] - mean[None, :]
     np.fill_diagonal(together, 0.0)
     return np.asarray(together, dtype=np.float32)
@@ -292,15 +272,9 @@ def belonging_together(shared: NDArray[np.float32], n_users: int) -> NDArray[np.
 def gather(
     together: NDArray[np.float32], seed: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw items that belong with a first one.
+    """Draw `size` items that belong together, from the first one, `seed`.
 
     The odds of the next item are the product of its lifts with those drawn so far.
-
-    Args:
-        together: From `belonging_together`, (n_items, n_items).
-        seed: The first item.
-        size: Number of items to return, with the first.
-        rng: Generator.
     """
     gathered = [seed]
     log_odds = together[seed].copy()  # summed over those gathered, (n_items,)

@@ -28,23 +28,12 @@ AFFINITIES = np.linspace(-2.0, 6.0, 17, dtype=np.float32)
 class OracleLimits:
     """Mean percentage ranking (Eq. 15), in percent, of the best and of the simplest ranking."""
 
-    n_users_judged: int
-    """Users with something held out."""
-
-    n_held_out: int
-    """Their held-out pairs."""
-
-    oracle_mpr: float
-    """By true preference, pairs weighted by relative rating: no model is better on average."""
-
-    oracle_mpr_unweighted: float
-    """By true preference, all pairs alike."""
-
-    popularity_mpr: float
-    """By the number of watchers in the training part, weighted."""
-
-    popularity_mpr_unweighted: float
-    """By the number of watchers in the training part, all pairs alike."""
+    n_users_judged: int  # users with something held out
+    n_held_out: int  # their held-out pairs
+    oracle_mpr: float  # by true preference, weighted by relative rating: no model is better
+    oracle_mpr_unweighted: float  # by true preference, all pairs alike
+    popularity_mpr: float  # by the number of watchers in the training part, weighted
+    popularity_mpr_unweighted: float  # by the number of watchers, all pairs alike
 
 
 def limits(
@@ -66,10 +55,6 @@ def limits(
         counts: All counts, sparse, (n_all_users, n_items).
         n_users: Users to evaluate, at most.
         rng: Seed or generator.
-
-    Raises:
-        ConfigError: If `n_users` is below 1.
-        DataError: If no user has enough items to hold one out.
     """
     if n_users < 1:
         raise ConfigError(f"need at least one user to judge, got {n_users}")
@@ -114,8 +99,8 @@ def percentile_ranks(
 
     Args:
         scores: From user numbers, (n,), to scores that may be overwritten, (n, n_items).
-        kept: Training histories, sparse, (n_users, n_items).
-        held_out: Pairs to rank, sparse, (n_users, n_items).
+        kept: Training histories, (n_users, n_items).
+        held_out: Pairs to rank, (n_users, n_items).
 
     Returns:
         0 for the best to 1 for the worst, ties at their mean, in the order of
@@ -181,7 +166,7 @@ def write_service(
 
     Args:
         service: What to write.
-        folder: Where to; created if missing.
+        folder: Created if missing.
         oracle_users: Users to measure the limits on, with all counts in memory, sparse. 0 skips
             the limits and holds at most one shard.
         users_per_shard: Rounded as the block size of `SimulatedService.blocks`.
