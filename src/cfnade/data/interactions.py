@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.errors import ConfigError, DataError
+from cfnade.checks import check_at_least
+from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +27,8 @@ CountMatrix: TypeAlias = csr_array
 def as_count_matrix(matrix: Any) -> CountMatrix:
     """Bring any scipy sparse matrix, (n_users, n_items), into the form of `CountMatrix`.
 
-    Duplicates are summed and zeros dropped. The input is not changed; it is returned itself if it
-    has this form.
-
-    Raises:
-        DataError: If it is not a sparse matrix, or a count is negative, NaN or infinite.
+    Duplicates are summed and zeros dropped. The input is not changed. Counts that are negative,
+    NaN or infinite raise `DataError`.
     """
     if not issparse(matrix):
         raise DataError(
@@ -158,11 +156,7 @@ class Interactions:
             ConfigError: If a floor is negative.
             DataError: If nothing is left.
         """
-        if min_user_items < 0 or min_item_users < 0:
-            raise ConfigError(
-                "floors must be at least 0, got "
-                f"min_user_items={min_user_items} and min_item_users={min_item_users}"
-            )
+        check_at_least(0, min_user_items=min_user_items, min_item_users=min_item_users)
         pattern = csr_array(
             (np.ones(self.n_pairs), self.counts.indices, self.counts.indptr), self.counts.shape
         )

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from cfnade.checks import check_choice
+from cfnade.checks import check_at_least, check_choice, check_share
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 
 HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
 """What is held out: pairs of a user and an item, all alike; the events that were counted; or
@@ -103,10 +103,8 @@ def hold_out(
         ConfigError: If share is not in [0, 1), min_items is below 2, or `by` is unknown.
     """
     check_hold_out_by("by", by)
-    if not 0.0 <= share < 1.0:
-        raise ConfigError(f"the share to hold out must be at least 0 and below 1, got {share}")
-    if min_items < 2:
-        raise ConfigError(f"min_items must be at least 2, one of them to keep; got {min_items}")
+    check_share(share=share)
+    check_at_least(2, min_items=min_items)  # one of them to keep
     counts = as_count_matrix(counts)
     rng = np.random.default_rng(rng)
     most = counts.shape[0] if n_users is None else n_users

@@ -45,16 +45,12 @@ def choose_columns(
     count_col: str | None,
     events: bool | None,
 ) -> dict[str, str]:
-    """Find the columns of users, items and, unless rows are events, counts.
+    """Find the columns of users, items and, if rows carry counts, counts.
 
     See `read_interactions` for the choices.
 
     Returns:
-        Column by role: "user", "item" and, if rows carry counts, "count".
-
-    Raises:
-        DataError: If a column is missing, or has two roles.
-        ConfigError: If a count column is named although rows are events.
+        Column by role: "user", "item" and perhaps "count".
     """
     if events and count_col is not None:
         raise ConfigError(
@@ -72,17 +68,13 @@ def choose_columns(
     check_distinct(roles)
     if count is None and events is None:
         _warn_of_unused_columns(columns, roles)
-    logger.info(
-        "users from column %r, items from %r, %s",
-        roles["user"],
-        roles["item"],
-        "one event per row" if count is None else f"counts from {count!r}",
-    )
+    values = "one event per row" if count is None else f"counts from {count!r}"
+    logger.info("users from column %r, items from %r, %s", roles["user"], roles["item"], values)
     return roles
 
 
 def _warn_of_unused_columns(columns: Sequence[str], roles: dict[str, str]) -> None:
-    """Warn if rows count as events although an unused column might hold counts."""
+    """Warn that an unused column might hold counts."""
     known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES}
     others = [c for c in columns if c not in roles.values() and _plain(c) not in known]
     if others:
@@ -110,10 +102,11 @@ def find_column(
     if given is None:
         by_plain_name = {_plain(column): column for column in reversed(columns)}
         return next((by_plain_name[name] for name in known if name in by_plain_name), None)
-    for same in (str, str.casefold):
-        for column in columns:
-            if same(column) == same(given):
-                return column
+    if given in columns:
+        return given
+    for column in columns:
+        if column.casefold() == given.casefold():
+            return column
     raise DataError(
         f"there is no {role} column {given!r}; the columns are {_listed(columns)}; "
         f"name one of these as {role}_col"

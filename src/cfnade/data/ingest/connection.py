@@ -88,10 +88,6 @@ def connect(
 
     Yields:
         The connection. Inside the block, DuckDB's errors become errors of this package.
-
-    Raises:
-        ConfigError: If a setting is invalid or there is too little memory.
-        DataError: If DuckDB cannot read the data.
     """
     try:
         spill = tempfile.TemporaryDirectory(prefix="cfnade-", dir=temp_directory)
@@ -125,10 +121,7 @@ def connect(
 def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "threads": available_threads(),
-        "temp_directory": folder,
-    }
+    config: dict[str, Any] = {"threads": available_threads(), "temp_directory": folder}
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
     try:

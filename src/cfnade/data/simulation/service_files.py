@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.checks import check_at_least
 from cfnade.data.ingest.connection import quote_text
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.simulation.simulate import SimulatedService, Watched
 from cfnade.data.splitting import MIN_ITEMS, hold_out
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 
 USERS_AT_ONCE = 256
 DRAWS_PER_AFFINITY = 32
@@ -56,8 +57,7 @@ def limits(
         n_users: Users to evaluate, at most.
         rng: Seed or generator.
     """
-    if n_users < 1:
-        raise ConfigError(f"need at least one user to judge, got {n_users}")
+    check_at_least(1, n_users=n_users)
     rng = np.random.default_rng(rng)
     kept, held_out = hold_out(counts, rng=rng)
     ratings = RelativeRating().fit(kept)
@@ -140,14 +140,8 @@ def _interpolate(
     table: NDArray[np.float32], affinities: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Each item's value at each affinity, interpolated between the tabulated ones, (n, n_items)."""
-    step = AFFINITIES[1] - AFFINITIES[0]
-    last = len(AFFINITIES) - 2  # start of the last interval
-    place = np.clip((affinities - AFFINITIES[0]) / step, 0, last + 1)
-    left = np.minimum(place.astype(np.intp), last)
-    items = np.arange(table.shape[0])
-    below, above = table[items, left], table[items, left + 1]
-    share = (place - left).astype(np.float32)
-    return np.asarray(below + share * (above - below))
+    columns = [np.interp(x, AFFINITIES, y) for x, y in zip(affinities.T, table, strict=True)]
+    return np.stack(columns, axis=1).astype(np.float32)
 
 
 def write_service(

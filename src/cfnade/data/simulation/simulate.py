@@ -121,8 +121,7 @@ class SimulatedService:
     """
 
     def __init__(self, config: ServiceConfig | None = None, *, seed: int = 0) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must be at least 0, got {seed}")
+        check_at_least(0, seed=seed)
         self.config = config = config or ServiceConfig()
         self.seed = seed
         # Users and items have streams of their own; every unit of users gets one more in _watch.
@@ -152,8 +151,7 @@ class SimulatedService:
         The size of a block is rounded up to a multiple of `USERS_PER_UNIT`. It does not affect
         the data.
         """
-        if block_size < 1:
-            raise ConfigError(f"block_size must be at least 1, got {block_size}")
+        check_at_least(1, block_size=block_size)
         n_units = -(-self.config.n_users // USERS_PER_UNIT)
         units_per_block = -(-block_size // USERS_PER_UNIT)
         with ThreadPoolExecutor(min(available_threads(), MAX_THREADS)) as pool:
