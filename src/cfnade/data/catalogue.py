@@ -86,9 +86,7 @@ class Catalogue:
                     "pass user_items[userid]"
                 )
             return row
-        if isinstance(history, str):
-            raise DataError(f"a history is a mapping or list of item ids, got the text {history!r}")
-        return self._row(_pairs(history, 1.0), unknown, "counts in a history")
+        return self._row(_pairs("a history", history, 1.0), unknown, "counts in a history")
 
     def dislikes(
         self,
@@ -107,9 +105,7 @@ class Catalogue:
         Raises:
             DataError: If a confidence is not a finite number of at least 1, or an item is unknown.
         """
-        if isinstance(disliked, str):
-            raise DataError(f"disliked is a mapping or list of item ids, got the text {disliked!r}")
-        pairs = list(dict(_pairs(disliked, weight)).items())  # repeats do not add up
+        pairs = list(dict(_pairs("disliked", disliked, weight)).items())  # repeats do not add up
         return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
@@ -216,8 +212,12 @@ def _in_columns(counts: CountMatrix, column_of: NDArray[np.intp], n_items: int) 
     return as_count_matrix(csr_array((pairs.data[known], places), (counts.shape[0], n_items)))
 
 
-def _pairs(values: Mapping[Any, float] | Iterable[Any], alone: float) -> list[tuple[Any, float]]:
+def _pairs(
+    name: str, values: Mapping[Any, float] | Iterable[Any], alone: float
+) -> list[tuple[Any, float]]:
     """Items and values of a mapping or pandas Series; ids alone get the value `alone`."""
+    if isinstance(values, str):
+        raise DataError(f"{name} is a mapping or list of item ids, got the text {values!r}")
     if isinstance(values, Mapping) or (hasattr(values, "items") and hasattr(values, "index")):
         return list(values.items())
     return [(item, alone) for item in values]

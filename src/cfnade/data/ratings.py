@@ -92,11 +92,7 @@ class RelativeRating:
         distinct_counts: NDArray[np.float64],
         n_watchers_up_to: NDArray[np.int64],
     ) -> RelativeRating:
-        """Restore a fitted one from its three arrays.
-
-        Raises:
-            DataError: If they cannot be the distributions of counts.
-        """
+        """Restore a fitted one from its three arrays, which are checked."""
         _check_distributions(item_starts, distinct_counts, n_watchers_up_to)
         ratings = cls()
         ratings.n_items_ = item_starts.size - 1

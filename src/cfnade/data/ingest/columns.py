@@ -45,12 +45,9 @@ def choose_columns(
     count_col: str | None,
     events: bool | None,
 ) -> dict[str, str]:
-    """Find the columns of users, items and, if rows carry counts, counts.
+    """Column by role: "user", "item" and, if rows carry counts, "count".
 
     See `read_interactions` for the choices.
-
-    Returns:
-        Column by role: "user", "item" and perhaps "count".
     """
     if events and count_col is not None:
         raise ConfigError(
@@ -60,9 +57,8 @@ def choose_columns(
         "user": required_column(columns, user_col, "user", USER_NAMES),
         "item": required_column(columns, item_col, "item", ITEM_NAMES),
     }
-    count = None if events else find_column(columns, count_col, "count", COUNT_NAMES)
-    if count is None and events is False:
-        raise _missing(columns, "count")
+    find_count = required_column if events is False else find_column
+    count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
         roles["count"] = count
     check_distinct(roles)
@@ -91,7 +87,12 @@ def required_column(
     """As `find_column`, but raises `DataError` if there is none."""
     column = find_column(columns, given, role, known)
     if column is None:
-        raise _missing(columns, role)
+        headless = any(name.strip().replace(".", "").isdigit() for name in columns)
+        hint = " (does the first line hold the column names?)" if headless else ""
+        raise DataError(
+            f"found no {role} column; the columns are {_listed(columns)}{hint}; "
+            f"name one of these as {role}_col"
+        )
     return column
 
 
@@ -128,15 +129,6 @@ def check_distinct(roles: dict[str, str]) -> None:
 def _plain(name: str) -> str:
     """Without case and punctuation: `User ID`, `user_id` and `userId` are all `userid`."""
     return "".join(filter(str.isalnum, name.casefold()))
-
-
-def _missing(columns: Sequence[str], role: str) -> DataError:
-    headless = any(name.strip().replace(".", "").isdigit() for name in columns)
-    hint = " (does the first line hold the column names?)" if headless else ""
-    return DataError(
-        f"found no {role} column; the columns are {_listed(columns)}{hint}; "
-        f"name one of these as {role}_col"
-    )
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -80,14 +80,9 @@ class Connection:
 def connect(
     memory_limit: str | None = None, temp_directory: str | Path | None = None
 ) -> Iterator[Connection]:
-    """Open an empty database that spills to its own temporary folder.
+    """Open an empty database that spills to its own folder in `temp_directory`.
 
-    Args:
-        memory_limit: In DuckDB's notation, such as "4GB"; None for most of the memory.
-        temp_directory: Where to create the folder; None for the system's default.
-
-    Yields:
-        The connection. Inside the block, DuckDB's errors become errors of this package.
+    Inside the block, DuckDB's errors become errors of this package.
     """
     try:
         spill = tempfile.TemporaryDirectory(prefix="cfnade-", dir=temp_directory)

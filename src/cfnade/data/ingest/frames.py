@@ -113,7 +113,11 @@ def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Each row's place among the sorted ids, -1 if missing, and those ids."""
     codes, found = series.array.factorize()  # a series may convert objects
     ids: NDArray[Any] = found.to_numpy()
-    order = _sorted_order(ids)
+    try:
+        order = np.argsort(ids, kind="stable")
+    except TypeError:  # some cannot be compared with others
+        keys = [(type(value).__name__, str(value)) for value in ids.tolist()]
+        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
     place = np.full(len(ids) + 1, -1)  # the last entry serves code -1
     place[order] = np.arange(len(ids))
     return place[codes], ids[order]
@@ -152,12 +156,3 @@ class Arrow:
         connection.register(NAME_IN_DUCKDB, self.table.select(places).rename_columns(list(roles)))
         query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
         return Scan(query, [SourcePart("the Arrow table", query)])
-
-
-def _sorted_order(ids: NDArray[Any]) -> NDArray[np.intp]:
-    """The order that sorts the ids, even if some cannot be compared with others."""
-    try:
-        return np.argsort(ids, kind="stable")
-    except TypeError:
-        keys = [(type(value).__name__, str(value)) for value in ids.tolist()]
-        return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)

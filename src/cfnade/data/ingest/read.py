@@ -270,12 +270,11 @@ def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> ND
         f"CREATE OR REPLACE TABLE {table} AS SELECT id, {value} AS value, "
         f"CAST(row_number() OVER (ORDER BY {value}) - 1 AS INTEGER) AS code FROM {table}"
     )
-    ids = _fetch(connection, table, role)
+    ids = _fetch(connection, f"SELECT value FROM {table} ORDER BY code", role)
     return scan.coded_ids[role][ids] if role in scan.coded_ids else ids
 
 
-def _fetch(connection: Connection, table: str, role: str) -> NDArray[Any]:
-    query = f"SELECT value FROM {table} ORDER BY code"
+def _fetch(connection: Connection, query: str, role: str) -> NDArray[Any]:
     kind = connection.types(query)["value"]
     if kind in FAITHFUL_TYPES:
         return connection.execute(query).fetchnumpy()["value"]

@@ -49,13 +49,8 @@ def limits(
     10 % of each user's pairs are held out, relative ratings are fitted on the rest, and the
     candidates are the items outside the kept history. The best order for the unweighted figure is
     by propensity; for the weighted one, by propensity times expected relative rating. Simulated
-    users are independent, so the first `n_users` are a fair sample.
-
-    Args:
-        service: The service that the counts are from.
-        counts: All counts, sparse, (n_all_users, n_items).
-        n_users: Users to evaluate, at most.
-        rng: Seed or generator.
+    users are independent, so the first `n_users` are a fair sample of all counts,
+    (n_all_users, n_items).
     """
     check_at_least(1, n_users=n_users)
     rng = np.random.default_rng(rng)
@@ -97,14 +92,9 @@ def percentile_ranks(
 ) -> NDArray[np.float64]:
     """Rank of each held-out pair among the user's candidates: all items that were not kept.
 
-    Args:
-        scores: From user numbers, (n,), to scores that may be overwritten, (n, n_items).
-        kept: Training histories, (n_users, n_items).
-        held_out: Pairs to rank, (n_users, n_items).
-
-    Returns:
-        0 for the best to 1 for the worst, ties at their mean, in the order of
-        `held_out.indices`, (n_held_out,).
+    Ranks are 0 for the best to 1 for the worst, ties at their mean, in the order of
+    `held_out.indices`. `scores` turns user numbers, (n,), into scores that may be overwritten,
+    (n, n_items).
     """
     n_candidates = kept.shape[1] - np.diff(kept.indptr)  # (n_users,)
     ranks: list[float] = []

@@ -21,12 +21,10 @@ from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
 from cfnade.threads import available_threads
 
+# Users with one random stream, so that data do not depend on blocks or threads. At 17,348 items
+# a unit needs two dense arrays of 18 MB.
 USERS_PER_UNIT = 256
-"""Users with one random stream, so that data do not depend on blocks or threads. At 17,348 items
-a unit needs two dense arrays of 18 MB."""
-
-MAX_THREADS = 8
-"""Each needs the memory of a unit."""
+MAX_THREADS = 8  # each needs the memory of a unit
 
 
 @dataclass(frozen=True)
