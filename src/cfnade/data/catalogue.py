@@ -89,11 +89,7 @@ class Catalogue:
         return self._row(_pairs("a history", history, 1.0), unknown, "counts in a history")
 
     def dislikes(
-        self,
-        disliked: Mapping[Any, float] | Iterable[Any],
-        *,
-        weight: float,
-        unknown: Unknown = "raise",
+        self, disliked: History, *, weight: float, unknown: Unknown = "raise"
     ) -> CountMatrix:
         """Turn dislikes by item id into a row of confidences, (1, n_items).
 
@@ -212,9 +208,7 @@ def _in_columns(counts: CountMatrix, column_of: NDArray[np.intp], n_items: int) 
     return as_count_matrix(csr_array((pairs.data[known], places), (counts.shape[0], n_items)))
 
 
-def _pairs(
-    name: str, values: Mapping[Any, float] | Iterable[Any], alone: float
-) -> list[tuple[Any, float]]:
+def _pairs(name: str, values: History, alone: float) -> list[tuple[Any, float]]:
     """Items and values of a mapping or pandas Series; ids alone get the value `alone`."""
     if isinstance(values, str):
         raise DataError(f"{name} is a mapping or list of item ids, got the text {values!r}")

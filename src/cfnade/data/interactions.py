@@ -175,12 +175,9 @@ class Interactions:
             )
         if users.all() and items.all():
             return self
-        return Interactions(
-            self.counts[users][:, items],
-            self.user_ids[users],
-            self.item_ids[items],
-            None if self.item_names is None else self.item_names[items],
-        )
+        counts = self.counts[users][:, items]
+        names = None if self.item_names is None else self.item_names[items]
+        return Interactions(counts, self.user_ids[users], self.item_ids[items], names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -209,21 +209,12 @@ def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:
 def draw_sessions(
     counts: CountMatrix, among: CountMatrix, share: float, min_items: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Draw a session of each user from counts without times: a random item and related ones.
+    """Which pairs of `among` are in a session of their user, (n_pairs,).
 
-    Items that a user shares with the same people are taken for a session, such as a shopping
-    trip. Only items with a single event can be in it: any other item would not be new to the user
-    when the session is held out.
-
-    Args:
-        counts: Of all users, to learn which items belong together, (n_users, n_items).
-        among: Of the users to draw sessions from, (n_users, n_items).
-        share: Of a user's items with a single event, at least one.
-        min_items: Users with fewer items have no session.
-        rng: Generator.
-
-    Returns:
-        Which pairs of `among` are in a session, (n_pairs,).
+    Without times, a session is a random item and items that the same people have, such as those
+    of a shopping trip; all `counts` show which do. It takes a share of the user's items with a
+    single event, at least one: any other item would not be new to the user when the session is
+    held out. Users with fewer than `min_items` have no session.
     """
     likes = csc_array(counts, dtype=np.float32)
     likes.data[:] = 1.0

@@ -69,6 +69,15 @@ def choose_columns(
     return roles
 
 
+def choose_name_columns(
+    columns: Sequence[str], *, item_col: str | None, name_col: str | None
+) -> dict[str, str]:
+    """Column by role, "item" and "name", of a table of item names."""
+    item = required_column(columns, item_col, "item", (*ITEM_NAMES, "id"))
+    others = [column for column in columns if column != item]
+    return {"item": item, "name": required_column(others, name_col, "name", LABEL_NAMES)}
+
+
 def _warn_of_unused_columns(columns: Sequence[str], roles: dict[str, str]) -> None:
     """Warn that an unused column might hold counts."""
     known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES}

@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.ingest.columns import (
-    ITEM_NAMES,
-    LABEL_NAMES,
-    check_distinct,
-    choose_columns,
-    required_column,
-)
+from cfnade.data.ingest.columns import choose_columns, choose_name_columns
 from cfnade.data.ingest.connection import Connection, connect, quote_name
 from cfnade.data.ingest.frames import frame_rows
 from cfnade.data.ingest.sources import ID_ROLES, INTEGER_TYPES, Files, RowSource, Scan
@@ -127,10 +121,7 @@ def read_item_names(
     """
     with connect() as connection:
         rows = open_rows(connection, source)
-        roles = {"item": required_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))}
-        others = [column for column in rows.columns if column != roles["item"]]
-        roles["name"] = required_column(others, name_col, "name", LABEL_NAMES)
-        check_distinct(roles)
+        roles = choose_name_columns(rows.columns, item_col=item_col, name_col=name_col)
         scan = rows.scan(connection, roles)
         usable = _usable_columns(connection.types(scan.query))
         query = f"SELECT {usable} FROM ({scan.query}) WHERE item IS NOT NULL AND name IS NOT NULL"

@@ -158,13 +158,10 @@ def write_service(
 
     Returns:
         Sizes, the seed, and the fields of `OracleLimits` unless `oracle_users` is 0.
-
-    Raises:
-        DataError: If such files exist: old and new shards would mix.
     """
     folder = Path(folder)
     shards, items, summary = (folder / n for n in ("interactions", "items.parquet", "service.json"))
-    for path in (shards, items, summary):
+    for path in (shards, items, summary):  # old and new shards would mix
         if path.exists():
             raise DataError(f"{path} exists already; delete it or choose another folder")
     shards.mkdir(parents=True)

@@ -109,8 +109,7 @@ class SimulatedService:
     on average, than `preferences` does; `service_files.limits` measures how well that is.
 
     Attributes:
-        config: The settings.
-        seed: Same settings and seed, same data.
+        config, seed: Same settings and seed, same data.
         items: Names, kinds and episodes of the items.
         log_popularity: The same for all users, 0 for the most popular item, (n_items,).
         places: Unit vectors, (n_items, n_tastes).
