@@ -62,10 +62,7 @@ def as_count_matrix(matrix: Any) -> CountMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Who interacted with what, and how often.
-
-    A user may have an empty row; a count of zero is not an interaction.
-    """
+    """Who interacted with what, and how often; a user may have an empty row."""
 
     counts: CountMatrix
     """Interactions per pair, (n_users, n_items)."""

@@ -225,11 +225,9 @@ def _distributions(
     return starts, values[rank], total[1:] - total[starts[item]]
 
 
-def _keys(
-    items: NDArray[np.integer], value_ranks: NDArray[np.integer], n_values: int
-) -> NDArray[np.int64]:
-    """Order pairs by item, then by value, in one integer."""
-    return items.astype(np.int64) * n_values + value_ranks
+def _keys(items: NDArray[np.integer], ranks: NDArray[np.integer], n: int) -> NDArray[np.int64]:
+    """Order pairs by item, then by the rank of their value among n, in one integer."""
+    return items.astype(np.int64) * n + ranks
 
 
 def check_alpha(alpha: float) -> None:

@@ -17,9 +17,7 @@ HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
 """What is held out: pairs of a user and an item, all alike; the events that were counted; or
 sessions, events that belong together, such as a basket."""
 
-MIN_ITEMS = 5
-"""Users with fewer items stay whole in train: one item less would leave too little."""
-
+MIN_ITEMS = 5  # users with fewer stay whole in train: one item less would leave too little
 _DENSE_UP_TO = 5_000  # items: all their pairs are counted at once, 100 MB
 _MOST_ITEMS = 3_000  # of one user, sampled from more: their pairs take 150 MB
 _PSEUDO_COUNT = 1.0  # added to the expected watchers: two rare items that meet once prove little

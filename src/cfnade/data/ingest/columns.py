@@ -61,7 +61,14 @@ def choose_columns(
     count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
         roles["count"] = count
-    check_distinct(roles)
+    by_column: dict[str, str] = {}
+    for role, column in roles.items():
+        other = by_column.setdefault(column, role)
+        if other != role:
+            raise DataError(
+                f"column {column!r} cannot be both the {other} and the {role}; "
+                f"name another one as {other}_col or {role}_col"
+            )
     if count is None and events is None:
         _warn_of_unused_columns(columns, roles)
     values = "one event per row" if count is None else f"counts from {count!r}"
@@ -121,18 +128,6 @@ def find_column(
         f"there is no {role} column {given!r}; the columns are {_listed(columns)}; "
         f"name one of these as {role}_col"
     )
-
-
-def check_distinct(roles: dict[str, str]) -> None:
-    """Refuse a column with two roles."""
-    by_column: dict[str, str] = {}
-    for role, column in roles.items():
-        other = by_column.setdefault(column, role)
-        if other != role:
-            raise DataError(
-                f"column {column!r} cannot be both the {other} and the {role}; "
-                f"name another one as {other}_col or {role}_col"
-            )
 
 
 def _plain(name: str) -> str:

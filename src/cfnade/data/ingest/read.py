@@ -137,8 +137,7 @@ def open_rows(connection: Connection, source: Any) -> RowSource:
     """Find out what kind of source it is, and its columns."""
     if isinstance(source, str | os.PathLike):
         return Files.find(connection, source)
-    rows = frame_rows(source)
-    if rows is not None:
+    if rows := frame_rows(source):
         return rows
     if isinstance(source, Iterable) and not isinstance(source, np.ndarray | dict | bytes):
         return Files.find(connection, source)
@@ -242,8 +241,8 @@ def _aggregate(connection: Connection, scan: Scan, columns: dict[str, str]) -> I
         f'FROM ({rows}) AS r JOIN user_ids AS u ON r."user" = u.id '
         'JOIN item_ids AS i ON r."item" = i.id GROUP BY u.code, i.code'
     ).fetchnumpy()
-    shape = len(user_ids), len(item_ids)
-    counts = csr_array((pairs["n"], (pairs["u"], pairs["i"])), shape=shape)
+    shape = (len(user_ids), len(item_ids))
+    counts = csr_array((pairs["n"], (pairs["u"], pairs["i"])), shape)
     return Interactions(counts, user_ids, item_ids)
 
 

@@ -49,8 +49,7 @@ def limits(
     10 % of each user's pairs are held out, relative ratings are fitted on the rest, and the
     candidates are the items outside the kept history. The best order for the unweighted figure is
     by propensity; for the weighted one, by propensity times expected relative rating. Simulated
-    users are independent, so the first `n_users` are a fair sample of all counts,
-    (n_all_users, n_items).
+    users are independent, so the first `n_users` are a fair sample.
     """
     check_at_least(1, n_users=n_users)
     rng = np.random.default_rng(rng)
@@ -126,11 +125,9 @@ def _expected_ratings(
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _interpolate(
-    table: NDArray[np.float32], affinities: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _interpolate(table: NDArray[np.float32], at: NDArray[np.float32]) -> NDArray[np.float32]:
     """Each item's value at each affinity, interpolated between the tabulated ones, (n, n_items)."""
-    columns = [np.interp(x, AFFINITIES, y) for x, y in zip(affinities.T, table, strict=True)]
+    columns = [np.interp(x, AFFINITIES, y) for x, y in zip(at.T, table, strict=True)]
     return np.stack(columns, axis=1).astype(np.float32)
 
 
