@@ -153,7 +153,7 @@ def test_one_drop_may_lead_to_the_next():
 
 @pytest.mark.parametrize("floors", [(-1, 0), (0, -1)])
 def test_negative_floors_are_refused(floors):
-    with pytest.raises(ConfigError, match="floors must be at least 0"):
+    with pytest.raises(ConfigError, match=r"min_.* must be at least 0"):
         interactions([[1]]).with_floors(*floors)
 
 

@@ -139,7 +139,7 @@ def test_a_split_of_too_little_data_is_refused_in_one_line():
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(ConfigError, match="share to hold out must be"):
+    with pytest.raises(ConfigError, match="share must be at least 0 and below 1"):
         hold_out(csr_array((1, 1)), share=1.0)
     with pytest.raises(ConfigError, match="min_items must be at least 2"):
         hold_out(csr_array((1, 1)), min_items=1)

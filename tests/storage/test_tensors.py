@@ -64,6 +64,7 @@ def test_a_proper_header_is_read():
         file_of({"a": entry(shape=[True, 2])}),
         file_of({"a": entry(shape=[1 << 40, 1 << 40])}),
         file_of({"a": entry(shape=[1 << 70])}),
+        file_of({"a": entry(shape=[0, 1 << 61], data_offsets=[0, 0])}, n_data=0),
         file_of({"a": entry(shape=[1, 1, 2])}),
         file_of({"a": entry(shape="2")}),
         file_of({"a": entry(data_offsets=[8, 16])}),
@@ -75,7 +76,7 @@ def test_a_proper_header_is_read():
         file_of({"a": entry(), "b": entry(data_offsets=[4, 12])}, n_data=12),
         file_of({"a": entry(), "b": entry(data_offsets=[12, 20])}, n_data=20),
     ],
-    ids=range(28),
+    ids=range(29),
 )
 def test_a_header_that_does_not_fit_its_file_is_refused(content):
     with pytest.raises(ArtifactError):

@@ -86,16 +86,10 @@ class Catalogue:
                     "pass user_items[userid]"
                 )
             return row
-        if isinstance(history, str):
-            raise DataError(f"a history is a mapping or list of item ids, got the text {history!r}")
-        return self._row(_pairs(history, 1.0), unknown, "counts in a history")
+        return self._row(_pairs("a history", history, 1.0), unknown, "counts in a history")
 
     def dislikes(
-        self,
-        disliked: Mapping[Any, float] | Iterable[Any],
-        *,
-        weight: float,
-        unknown: Unknown = "raise",
+        self, disliked: History, *, weight: float, unknown: Unknown = "raise"
     ) -> CountMatrix:
         """Turn dislikes by item id into a row of confidences, (1, n_items).
 
@@ -107,9 +101,7 @@ class Catalogue:
         Raises:
             DataError: If a confidence is not a finite number of at least 1, or an item is unknown.
         """
-        if isinstance(disliked, str):
-            raise DataError(f"disliked is a mapping or list of item ids, got the text {disliked!r}")
-        pairs = list(dict(_pairs(disliked, weight)).items())  # repeats do not add up
+        pairs = list(dict(_pairs("disliked", disliked, weight)).items())  # repeats do not add up
         return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
@@ -121,19 +113,12 @@ class Catalogue:
             DataError: If an item is unknown and `unknown` is "raise", or all are unknown.
         """
         column_of = places_among(data.item_ids, self.ids, self.column_of)
-        pairs = data.counts.tocoo()
-        columns = column_of[pairs.col]  # (n_pairs,)
-        is_known = columns >= 0
-        if pairs.nnz and not is_known.any():
+        is_new = column_of[data.counts.indices] < 0  # (n_pairs,)
+        if data.n_pairs and is_new.all():
             raise DataError(f"the model knows none of the items: {self._examples(data)}")
-        new = np.unique(pairs.col[~is_known])
+        new = np.unique(data.counts.indices[is_new])
         self._report_unknown(data.item_ids[new].tolist(), unknown)
-        return as_count_matrix(
-            csr_array(
-                (pairs.data[is_known], (pairs.row[is_known], columns[is_known])),
-                (data.n_users, len(self)),
-            )
-        )
+        return _in_columns(data.counts, column_of, len(self))
 
     def grown(self, data: Interactions) -> tuple[Catalogue, CountMatrix]:
         """Append the new items of a table to the catalogue.
@@ -163,10 +148,7 @@ class Catalogue:
             if len(set(ids.tolist())) < len(ids):
                 raise DataError("item ids must be distinct; one occurs more than once")
             catalogue = Catalogue(ids, self._grown_names(data, column_of, ids))
-        pairs = data.counts.tocoo()
-        shape = (data.n_users, len(catalogue))
-        counts = csr_array((pairs.data, (pairs.row, column_of[pairs.col])), shape)
-        return catalogue, as_count_matrix(counts)
+        return catalogue, _in_columns(data.counts, column_of, len(catalogue))
 
     def _grown_names(
         self, data: Interactions, column_of: NDArray[np.intp], ids: NDArray[Any]
@@ -217,18 +199,26 @@ class Catalogue:
         logger.warning("%s", message)
 
 
-def _pairs(values: Mapping[Any, float] | Iterable[Any], alone: float) -> list[tuple[Any, float]]:
+def _in_columns(counts: CountMatrix, column_of: NDArray[np.intp], n_items: int) -> CountMatrix:
+    """The counts in other columns, (n_users, n_items); column -1 is left out."""
+    pairs = counts.tocoo()
+    columns = column_of[pairs.col]  # (n_pairs,)
+    known = columns >= 0
+    places = (pairs.row[known], columns[known])
+    return as_count_matrix(csr_array((pairs.data[known], places), (counts.shape[0], n_items)))
+
+
+def _pairs(name: str, values: History, alone: float) -> list[tuple[Any, float]]:
     """Items and values of a mapping or pandas Series; ids alone get the value `alone`."""
+    if isinstance(values, str):
+        raise DataError(f"{name} is a mapping or list of item ids, got the text {values!r}")
     if isinstance(values, Mapping) or (hasattr(values, "items") and hasattr(values, "index")):
         return list(values.items())
     return [(item, alone) for item in values]
 
 
 def as_histories(matrix: Any) -> CountMatrix:
-    """Counts of one user or many, (n_users, n_items).
-
-    One user may have shape (n_items,), as `csr_array[user]` has, unlike `csr_matrix[user]`.
-    """
+    """Counts of one user, perhaps (n_items,) as `csr_array[user]`, or of many, as a matrix."""
     if issparse(matrix) and len(matrix.shape) == 1:
         matrix = matrix.reshape(1, -1)
     return as_count_matrix(matrix)

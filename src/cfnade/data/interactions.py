@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.errors import ConfigError, DataError
+from cfnade.checks import check_at_least
+from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +27,8 @@ CountMatrix: TypeAlias = csr_array
 def as_count_matrix(matrix: Any) -> CountMatrix:
     """Bring any scipy sparse matrix, (n_users, n_items), into the form of `CountMatrix`.
 
-    Duplicates are summed and zeros dropped. The input is not changed; it is returned itself if it
-    has this form.
-
-    Raises:
-        DataError: If it is not a sparse matrix, or a count is negative, NaN or infinite.
+    Duplicates are summed and zeros dropped. The input is not changed. Counts that are negative,
+    NaN or infinite raise `DataError`.
     """
     if not issparse(matrix):
         raise DataError(
@@ -64,10 +62,7 @@ def as_count_matrix(matrix: Any) -> CountMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Who interacted with what, and how often.
-
-    A user may have an empty row; a count of zero is not an interaction.
-    """
+    """Who interacted with what, and how often; a user may have an empty row."""
 
     counts: CountMatrix
     """Interactions per pair, (n_users, n_items)."""
@@ -158,16 +153,11 @@ class Interactions:
             ConfigError: If a floor is negative.
             DataError: If nothing is left.
         """
-        if min_user_items < 0 or min_item_users < 0:
-            raise ConfigError(
-                "floors must be at least 0, got "
-                f"min_user_items={min_user_items} and min_item_users={min_item_users}"
-            )
+        check_at_least(0, min_user_items=min_user_items, min_item_users=min_item_users)
         pattern = csr_array(
             (np.ones(self.n_pairs), self.counts.indices, self.counts.indptr), self.counts.shape
         )
-        users = np.ones(self.n_users, dtype=bool)
-        items = np.ones(self.n_items, dtype=bool)
+        users, items = np.ones(self.n_users, dtype=bool), np.ones(self.n_items, dtype=bool)
         while True:
             n_kept = users.sum() + items.sum()
             users &= pattern @ items >= min_user_items
@@ -182,39 +172,26 @@ class Interactions:
             )
         if users.all() and items.all():
             return self
-        return Interactions(
-            self.counts[users][:, items],
-            self.user_ids[users],
-            self.item_ids[items],
-            None if self.item_names is None else self.item_names[items],
-        )
+        counts = self.counts[users][:, items]
+        names = None if self.item_names is None else self.item_names[items]
+        return Interactions(counts, self.user_ids[users], self.item_ids[items], names)
 
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
     """A second set of counts in the rows and columns of a first, and what was left out."""
 
-    counts: CountMatrix
-    """In the shape of the first, (n_users, n_items)."""
-
-    n_unknown_user_pairs: int
-    """Pairs left out because of their user."""
-
-    n_unknown_item_pairs: int
-    """Pairs left out because of their item; pairs with unknown user and item are in both."""
-
-    n_dropped_pairs: int
-    """Pairs left out because of their user, their item or both."""
+    counts: CountMatrix  # in the shape of the first, (n_users, n_items)
+    n_unknown_user_pairs: int  # left out because of their user
+    n_unknown_item_pairs: int  # left out because of their item; some pairs are in both
+    n_dropped_pairs: int  # left out because of their user, their item or both
 
 
 def align(test: Interactions, train: Interactions) -> Aligned:
     """Bring a separately read test set into the rows and columns of its train set.
 
-    Pairs of users or items that the train set lacks are left out, and counted.
-
-    Raises:
-        DataError: If no pair of the test set is known, most likely because the ids have
-            different types.
+    Pairs of users or items that the train set lacks are left out, and counted. If no pair is
+    known, most likely because the ids have different types, this raises `DataError`.
     """
     # (test users,) and (test items,), -1 if unknown
     row_of = places_among(test.user_ids, train.user_ids, train.user_index)
@@ -240,18 +217,10 @@ def align(test: Interactions, train: Interactions) -> Aligned:
 def places_among(
     ids: NDArray[Any], known: NDArray[Any], index: Mapping[Hashable, int]
 ) -> NDArray[np.intp]:
-    """Find the places of ids among known ones.
+    """Find the places of ids, (n,), among known ones, by their index; -1 for an unknown id.
 
     Ids are compared as text if one side is integers and the other text: in a CSV one id that is
     not an integer turns the whole column into text.
-
-    Args:
-        ids: Ids to find, (n,).
-        known: Known ids, (n_known,).
-        index: Place of each known id.
-
-    Returns:
-        -1 for an unknown id, (n,).
     """
     wanted = ids.tolist()
     if _is_text(ids) != _is_text(known):
@@ -287,15 +256,13 @@ def append_ids(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_text(ids: NDArray[Any]) -> bool:
-    return ids.dtype.kind in "UT" or (
-        ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.tolist())
-    )
+    is_object = ids.dtype.kind == "O"
+    return ids.dtype.kind in "UT" or (is_object and all(isinstance(i, str) for i in ids.tolist()))
 
 
 def _is_integer(ids: NDArray[Any]) -> bool:
-    return ids.dtype.kind in "iu" or (
-        ids.dtype.kind == "O" and all(type(i) is int for i in ids.tolist())
-    )
+    is_object = ids.dtype.kind == "O"
+    return ids.dtype.kind in "iu" or (is_object and all(type(i) is int for i in ids.tolist()))
 
 
 def as_objects(values: Sequence[Any]) -> NDArray[Any]:

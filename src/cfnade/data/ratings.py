@@ -74,17 +74,15 @@ class RelativeRating:
     def fit(self, counts: CountMatrix, y: None = None) -> RelativeRating:
         """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused."""
         counts = as_count_matrix(counts)
-        self.__dict__.pop("_search_keys", None)  # of an earlier fit
+        for cached in ("n_watchers", "_search_keys"):  # of an earlier fit
+            self.__dict__.pop(cached, None)
         self.n_items_ = counts.shape[1]
         values = np.unique(counts.data)  # (n_values,), usually few
         keys = _keys(counts.indices, np.searchsorted(values, counts.data), values.size)
         distinct, n_watchers = np.unique(keys, return_counts=True)
-        item, value = np.divmod(distinct, max(values.size, 1))
-        starts = np.searchsorted(item, np.arange(self.n_items_ + 1))
-        total = np.concatenate([[0], np.cumsum(n_watchers)])
-        self.item_starts_ = starts.astype(np.int64)
-        self.distinct_counts_ = values[value] if values.size else values
-        self.n_watchers_up_to_ = (total[1:] - total[starts[item]]).astype(np.int64)
+        self.item_starts_, self.distinct_counts_, self.n_watchers_up_to_ = _distributions(
+            distinct, n_watchers, values, self.n_items_
+        )
         return self
 
     @classmethod
@@ -94,11 +92,7 @@ class RelativeRating:
         distinct_counts: NDArray[np.float64],
         n_watchers_up_to: NDArray[np.int64],
     ) -> RelativeRating:
-        """Restore a fitted one from its three arrays.
-
-        Raises:
-            DataError: If they cannot be the distributions of counts.
-        """
+        """Restore a fitted one from its three arrays, which are checked."""
         _check_distributions(item_starts, distinct_counts, n_watchers_up_to)
         ratings = cls()
         ratings.n_items_ = item_starts.size - 1
@@ -128,7 +122,7 @@ class RelativeRating:
         """Fit on counts and return their relative ratings, (n_users, n_items)."""
         return self.fit(counts).transform(counts)
 
-    @property
+    @cached_property
     def n_watchers(self) -> NDArray[np.int64]:
         """Number of watchers of each item, (n_items,)."""
         ends = self.item_starts_[1:]
@@ -140,31 +134,19 @@ class RelativeRating:
 
         The other has the same items in the same order, and perhaps further ones at the end. A user
         in both counts as two watchers.
-
-        Raises:
-            DataError: If the other has fewer items.
         """
         self._check_same_items(more)
         item, count, n_watchers = (
             np.concatenate(parts) for parts in zip(self.entries(), more.entries(), strict=True)
         )
-        order = np.lexsort((count, item))
-        item, count, n_watchers = item[order], count[order], n_watchers[order]
-        is_first = np.ones(item.size, dtype=np.bool_)  # of equal items and counts
-        is_first[1:] = (np.diff(item) != 0) | (np.diff(count) != 0)
-        starts = np.searchsorted(item[is_first], np.arange(more.n_items_ + 1))
-        total = np.concatenate([[0], np.cumsum(n_watchers)])
-        first_of_next = np.append(np.flatnonzero(is_first)[1:], item.size)
-        up_to = total[first_of_next] if item.size else total[:0]
-        before_item = np.concatenate([[0], up_to])[starts[item[is_first]]]
-        return self.from_distributions(starts, count[is_first], up_to - before_item)
+        values = np.unique(count)
+        keys = _keys(item, np.searchsorted(values, count), values.size)
+        distinct, place = np.unique(keys, return_inverse=True)
+        n_together = np.bincount(place, n_watchers).astype(np.int64)
+        return self.from_distributions(*_distributions(distinct, n_together, values, more.n_items_))
 
     def followed_by(self, more: RelativeRating) -> RelativeRating:
-        """These distributions, followed by those of the other's further items.
-
-        Raises:
-            DataError: If the other has fewer items.
-        """
+        """These distributions, followed by those of the other's further items."""
         self._check_same_items(more)
         n_entries, first = self.distinct_counts_.size, more.item_starts_[self.n_items_]
         further = more.item_starts_[self.n_items_ + 1 :] - first + n_entries
@@ -181,11 +163,7 @@ class RelativeRating:
             )
 
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Item, count and number of watchers with exactly that count.
-
-        Returns:
-            Three arrays in the order of `distinct_counts_`, (n_entries,).
-        """
+        """Item, count and number of watchers with exactly that count, (n_entries,) each."""
         item = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
         n_watchers = np.diff(self.n_watchers_up_to_, prepend=0)
         starts = self.item_starts_[:-1][np.diff(self.item_starts_) > 0]
@@ -200,7 +178,7 @@ class RelativeRating:
         is `n_watchers_up_to_` with a final 0 for items without watchers.
         """
         values = np.unique(self.distinct_counts_)
-        item_of = np.repeat(np.arange(self.n_items_), np.diff(self.item_starts_))
+        item_of, _, _ = self.entries()
         ranks = np.searchsorted(values, self.distinct_counts_) + 1
         up_to = np.concatenate([self.n_watchers_up_to_, [0]])
         return values, _keys(item_of, ranks, values.size + 1), up_to
@@ -212,9 +190,8 @@ class RelativeRating:
         values, seen, up_to = self._search_keys
         asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
         position = np.searchsorted(seen, asked, side="right") - 1  # last distinct count <= asked
-        starts, ends = self.item_starts_[items], self.item_starts_[np.asarray(items) + 1]
-        n_watchers = np.where(ends > starts, up_to[ends - 1], 0)
-        below_all = position < starts
+        n_watchers = self.n_watchers[items]
+        below_all = position < self.item_starts_[items]
         n_no_more = np.where(below_all, 1, up_to[position])
         return np.asarray(n_no_more / np.where(below_all, n_watchers + 1, n_watchers))
 
@@ -235,11 +212,22 @@ def _check_distributions(
             raise DataError("counts and watchers of an item must be finite, above 0 and ascending")
 
 
-def _keys(
-    items: NDArray[np.integer], value_ranks: NDArray[np.integer], n_values: int
-) -> NDArray[np.int64]:
-    """Order pairs by item, then by value, in one integer."""
-    return items.astype(np.int64) * n_values + value_ranks
+def _distributions(
+    keys: NDArray[np.int64],
+    n_watchers: NDArray[np.int64],
+    values: NDArray[np.float64],
+    n_items: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """The three arrays of `RelativeRating` from sorted distinct keys and their watchers."""
+    item, rank = np.divmod(keys, max(values.size, 1))
+    starts = np.searchsorted(item, np.arange(n_items + 1)).astype(np.int64)
+    total = np.concatenate([[0], np.cumsum(n_watchers)])
+    return starts, values[rank], total[1:] - total[starts[item]]
+
+
+def _keys(items: NDArray[np.integer], ranks: NDArray[np.integer], n: int) -> NDArray[np.int64]:
+    """Order pairs by item, then by the rank of their value among n, in one integer."""
+    return items.astype(np.int64) * n + ranks
 
 
 def check_alpha(alpha: float) -> None:
@@ -248,30 +236,19 @@ def check_alpha(alpha: float) -> None:
 
 
 def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[np.float32]:
-    """Confidence of a like (Eq. 6): `1 + alpha * relative_rating`.
+    """Confidence of a like (Eq. 6): `1 + alpha * relative_rating`, in the same shape.
 
     Only observed pairs are stored, and those are exactly the likes (Eq. 5: like = 1 where the
     rating is above 0). A pair that is not stored has like 0 and confidence 1.
-
-    Args:
-        relative_rating: In (0, 1] for observed pairs, any shape.
-        alpha: Rate of confidence, at least 0.
-
-    Returns:
-        At least 1, the same shape.
     """
     check_alpha(alpha)
     return (1.0 + alpha * relative_rating).astype(np.float32)
 
 
 def popularity_logit(likes: csr_array) -> NDArray[np.float32]:
-    """Logit of each item's share of users: the score without any knowledge of the user.
+    """Logit of each item's share of users, (n_items,): a score without knowledge of the user.
 
-    Args:
-        likes: A stored value for each like, (n_users, n_items). Empty rows do not count.
-
-    Returns:
-        Finite, (n_items,).
+    Each stored value is a like, (n_users, n_items). Empty rows do not count.
     """
     n_users = int(np.count_nonzero(np.diff(likes.indptr)))
     return share_logit(np.bincount(likes.indices, minlength=likes.shape[1]), n_users)

@@ -9,17 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from cfnade.checks import check_choice
+from cfnade.checks import check_at_least, check_choice, check_share
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 
 HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
 """What is held out: pairs of a user and an item, all alike; the events that were counted; or
 sessions, events that belong together, such as a basket."""
 
-MIN_ITEMS = 5
-"""Users with fewer items stay whole in train: one item less would leave too little."""
-
+MIN_ITEMS = 5  # users with fewer stay whole in train: one item less would leave too little
 _DENSE_UP_TO = 5_000  # items: all their pairs are counted at once, 100 MB
 _MOST_ITEMS = 3_000  # of one user, sampled from more: their pairs take 150 MB
 _PSEUDO_COUNT = 1.0  # added to the expected watchers: two rare items that meet once prove little
@@ -30,14 +28,9 @@ _LEAST_LIFT = 0.2  # added to every lift: items that never meet have a finite lo
 class Split:
     """Users' counts in three disjoint parts of the same shape, (n_users, n_items)."""
 
-    train: CountMatrix
-    """To fit models on while settings are chosen."""
-
-    validation: CountMatrix
-    """To choose settings on."""
-
-    test: CountMatrix
-    """To judge the final models on, once."""
+    train: CountMatrix  # to fit models on while settings are chosen
+    validation: CountMatrix  # to choose settings on
+    test: CountMatrix  # to evaluate the final models on, once
 
     @property
     def known(self) -> CountMatrix:
@@ -54,11 +47,7 @@ def sample_users(
 ) -> CountMatrix:
     """Keep the counts of at most `n_users` random users who have any; empty the other rows.
 
-    Args:
-        counts: Sparse, (n_all_users, n_items).
-        n_users: How many at most.
-        rng: Seed or generator.
-        among: Users to sample from, (n_all_users,); None for all.
+    Only users `among` these are sampled, (n_all_users,); None for all.
     """
     has_any = np.diff(counts.indptr) > 0
     users = np.flatnonzero(has_any if among is None else has_any & among)
@@ -112,10 +101,8 @@ def hold_out(
         ConfigError: If share is not in [0, 1), min_items is below 2, or `by` is unknown.
     """
     check_hold_out_by("by", by)
-    if not 0.0 <= share < 1.0:
-        raise ConfigError(f"the share to hold out must be at least 0 and below 1, got {share}")
-    if min_items < 2:
-        raise ConfigError(f"min_items must be at least 2, one of them to keep; got {min_items}")
+    check_share(share=share)
+    check_at_least(2, min_items=min_items)  # one of them to keep
     counts = as_count_matrix(counts)
     rng = np.random.default_rng(rng)
     most = counts.shape[0] if n_users is None else n_users
@@ -199,12 +186,12 @@ def split_counts(
 
 
 def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
-    """The test counts of pairs that are also in the training part, (n_users, n_items)."""
+    """The test counts of pairs that are also in train, (n_users, n_items)."""
     return as_count_matrix(test.multiply(train.astype(bool)))
 
 
 def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
-    """The test counts of pairs that are not in the training part, (n_users, n_items)."""
+    """The test counts of pairs that are not in train, (n_users, n_items)."""
     return as_count_matrix(test - overlap(train, test))
 
 
@@ -218,27 +205,14 @@ def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:
 
 
 def draw_sessions(
-    counts: CountMatrix,
-    among: CountMatrix,
-    share: float,
-    min_items: int,
-    rng: np.random.Generator,
+    counts: CountMatrix, among: CountMatrix, share: float, min_items: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Draw a session of each user from counts without times: a random item and related ones.
+    """Which pairs of `among` are in a session of their user, (n_pairs,).
 
-    Items that a user shares with the same people are taken for a session, such as a shopping
-    trip. Only items with a single event can be in it: any other item would not be new to the user
-    when the session is held out.
-
-    Args:
-        counts: Of all users, to learn which items belong together, (n_users, n_items).
-        among: Of the users to draw sessions from, (n_users, n_items).
-        share: Of a user's items with a single event, at least one.
-        min_items: Users with fewer items have no session.
-        rng: Generator.
-
-    Returns:
-        Which pairs of `among` are in a session, (n_pairs,).
+    Without times, a session is a random item and items that the same people have, such as those
+    of a shopping trip; all `counts` show which do. It takes a share of the user's items with a
+    single event, at least one: any other item would not be new to the user when the session is
+    held out. Users with fewer than `min_items` have no session.
     """
     likes = csc_array(counts, dtype=np.float32)
     likes.data[:] = 1.0
@@ -267,23 +241,16 @@ def _shared(likes: csc_array) -> NDArray[np.float32]:
 def belonging_together(shared: NDArray[np.float32], n_users: int) -> NDArray[np.float32]:
     """How much two of a user's items belong together: the centred logarithm of their lift.
 
-    The lift is the number of people with both items over the number expected by chance. The mean
-    of either item's row is subtracted, so that popular items, which have some lift with
-    everything, are not in more sessions than others.
-
-    Args:
-        shared: Number of people with both of two items, (n_items, n_items).
-        n_users: Number of people.
-
-    Returns:
-        Symmetric, 0 on the diagonal, (n_items, n_items).
+    The lift is the number of people with both items (`shared`) over the number expected by
+    chance. The mean of either item's row is subtracted, so that popular items, which have some
+    lift with everything, are not in more sessions than others. The result is symmetric and 0 on
+    the diagonal, (n_items, n_items).
     """
-    n_items = len(shared)
     n_watchers = np.diag(shared)
     lift = shared / (np.outer(n_watchers, n_watchers) / n_users + _PSEUDO_COUNT)
     together = np.log(lift + np.float32(_LEAST_LIFT))
     np.fill_diagonal(together, 0.0)
-    mean = together.sum(axis=0) / max(n_items - 1, 1)  # over the others, (n_items,)
+    mean = together.sum(axis=0) / max(len(shared) - 1, 1)  # over the others, (n_items,)
     together += mean.mean() - mean[:, None] - mean[None, :]
     np.fill_diagonal(together, 0.0)
     return np.asarray(together, dtype=np.float32)
@@ -292,15 +259,9 @@ def belonging_together(shared: NDArray[np.float32], n_users: int) -> NDArray[np.
 def gather(
     together: NDArray[np.float32], seed: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw items that belong with a first one.
+    """Draw `size` items that belong together, from the first one, `seed`.
 
     The odds of the next item are the product of its lifts with those drawn so far.
-
-    Args:
-        together: From `belonging_together`, (n_items, n_items).
-        seed: The first item.
-        size: Number of items to return, with the first.
-        rng: Generator.
     """
     gathered = [seed]
     log_odds = together[seed].copy()  # summed over those gathered, (n_items,)

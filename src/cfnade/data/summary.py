@@ -22,18 +22,14 @@ def describe(data: Interactions) -> dict[str, Any]:
         "users_per_item": np.bincount(counts.indices, minlength=data.n_items),
     }
     n_cells = data.n_users * data.n_items
-    figures: dict[str, Any] = {
-        "n_users": data.n_users,
-        "n_items": data.n_items,
-        "n_pairs": data.n_pairs,
+    figures = _sizes(data) | {
         "density": data.n_pairs / n_cells if n_cells else 0.0,
         "share_of_counts_above_1": float((counts.data > 1).mean()) if counts.nnz else 0.0,
     }
     for name, values in spreads.items():
         if values.size:
-            median, p99 = np.percentile(values, [50, 99])
-            spread = {"min": values.min(), "median": median, "mean": values.mean(), "p99": p99}
-            spread["max"] = values.max()
+            low, median, p99, high = np.percentile(values, [0, 50, 99, 100])
+            spread = {"min": low, "median": median, "mean": values.mean(), "p99": p99, "max": high}
             figures |= {f"{name}_{label}": float(value) for label, value in spread.items()}
     return figures
 
@@ -44,28 +40,21 @@ def fingerprint(data: Interactions) -> dict[str, Any]:
     The checksum covers the counts in their order and the ids with their types (7 and "7" differ),
     but not item names, which do not affect a model. It is the same on every machine and in every
     version.
-
-    Returns:
-        `n_users`, `n_items`, `n_pairs`, `sum_of_counts` and `sha256`.
     """
     digest = hashlib.sha256(f"{data.n_users} {data.n_items} {data.n_pairs}\n".encode())
-    for numbers, form in (
-        (data.counts.indptr, "<i8"),
-        (data.counts.indices, "<i8"),
-        (data.counts.data, "<f8"),
-    ):
+    counts = data.counts
+    for numbers, form in ((counts.indptr, "<i8"), (counts.indices, "<i8"), (counts.data, "<f8")):
         for start in range(0, len(numbers), _CHUNK):
             digest.update(numbers[start : start + _CHUNK].astype(form).tobytes())
     for ids in (data.user_ids, data.item_ids):
         for start in range(0, len(ids), _CHUNK):
             digest.update(_written(ids[start : start + _CHUNK]))
-    return {
-        "n_users": data.n_users,
-        "n_items": data.n_items,
-        "n_pairs": data.n_pairs,
-        "sum_of_counts": float(data.counts.data.sum()),
-        "sha256": digest.hexdigest(),
-    }
+    total = float(counts.data.sum())
+    return _sizes(data) | {"sum_of_counts": total, "sha256": digest.hexdigest()}
+
+
+def _sizes(data: Interactions) -> dict[str, Any]:
+    return {"n_users": data.n_users, "n_items": data.n_items, "n_pairs": data.n_pairs}
 
 
 def _written(ids: NDArray[Any]) -> bytes:

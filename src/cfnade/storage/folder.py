@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
@@ -33,19 +32,13 @@ from cfnade.storage.ids import decode_ids, encode_ids
 from cfnade.storage.tensors import map_tensors, read_header, wrong_weights
 
 FORMAT = 1
-MODEL, WEIGHTS, RATINGS, ITEMS = (
-    "model.json",
-    "weights.safetensors",
-    "ratings.safetensors",
-    "items.json",
-)
-FILES = (WEIGHTS, RATINGS, ITEMS)
-"""The files beside `model.json`."""
+MODEL = "model.json"
+WEIGHTS, RATINGS, ITEMS = FILES = ("weights.safetensors", "ratings.safetensors", "items.json")
 
-OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
-"""Fields of `model.json` that belong to the format; the others are `Artifact.info`."""
-
+# Fields of `model.json` that belong to the format; the others are `Artifact.info`.
+_OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
 _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
+_RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
 _MOST_MODEL_BYTES = 1 << 24
 _MOST_ITEMS_BYTES = 1 << 31
 
@@ -56,10 +49,8 @@ class Artifact:
 
     network: NumpyNetwork
     relative_rating: RelativeRating
-    """Each item's count distribution."""
     catalogue: Catalogue
-    info: dict[str, Any] = field(default_factory=dict)
-    """Settings, metrics and origin of the model, for JSON."""
+    info: dict[str, Any] = field(default_factory=dict)  # settings, metrics and origin, for JSON
 
 
 def save_artifact(artifact: Artifact, folder: Path) -> None:
@@ -74,9 +65,7 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
             not be loaded again.
     """
     check_place(folder)
-    config, weights = artifact.network.config, artifact.network.weights
-    problem = wrong_weights(config, weights)
-    if problem is not None:
+    if problem := wrong_weights(artifact.network.config, artifact.network.weights):
         raise ArtifactError(f"this model cannot be saved: {problem}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -84,61 +73,50 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
     except OSError as error:
         raise ArtifactError(f"cannot write to {folder.parent}: {error}") from error
     try:
-        names = artifact.catalogue.names
-        items = {
-            **encode_ids(artifact.catalogue.ids),
-            "names": None if names is None else [str(name) for name in names.tolist()],
-        }
-        (new / ITEMS).write_text(
-            json.dumps(items, ensure_ascii=False, allow_nan=False), encoding="utf-8"
-        )
-        ratings = artifact.relative_rating
-        _write_tensors(weights, new / WEIGHTS)
-        _write_tensors(
-            {
-                "item_starts": ratings.item_starts_,
-                "distinct_counts": ratings.distinct_counts_,
-                "n_watchers_up_to": ratings.n_watchers_up_to_,
-            },
-            new / RATINGS,
-        )
-        files = {
-            name: {"bytes": (new / name).stat().st_size, "sha256": _sha256_of(new / name)}
-            for name in FILES
-        }
-        described = _as_json(
-            {
-                "format": FORMAT,
-                "cfnade_version": version("cfnade"),
-                "network": asdict(config),
-                **{k: v for k, v in artifact.info.items() if k not in OF_THE_FORMAT},
-                "files": files,
-            }
-        )
-        problem = _wrong_description(described)
-        if problem is not None:
-            raise ArtifactError(f"this model cannot be saved: {problem}")
-        text = json.dumps({**described, "sha256": _own_sha256(described)}, indent=2)
-        (new / MODEL).write_text(text + "\n", encoding="utf-8")
+        _write_files(artifact, new)
         for name in (*FILES, MODEL):
             shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
             flush_to_disk(new / name)
         new.chmod(0o755)  # mkdtemp is private, a model is as readable as its place allows
         replace_folder(new, folder)
+    except ArtifactError:
+        raise
     except (OSError, SafetensorError, TypeError, ValueError) as error:
-        if isinstance(error, ArtifactError):
-            raise
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def check_place(folder: Path) -> None:
-    """Check that a folder is free or holds a model.
+def _write_files(artifact: Artifact, folder: Path) -> None:
+    names = artifact.catalogue.names
+    items = encode_ids(artifact.catalogue.ids)
+    items["names"] = None if names is None else [str(name) for name in names.tolist()]
+    text = json.dumps(items, ensure_ascii=False, allow_nan=False)
+    (folder / ITEMS).write_text(text, encoding="utf-8")
+    ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
+    for tensors, name in ((artifact.network.weights, WEIGHTS), (ratings, RATINGS)):
+        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, folder / name)
+    files = {}
+    for name in FILES:
+        with map_file(folder / name) as file:
+            files[name] = {"bytes": len(file), "sha256": hashlib.sha256(file).hexdigest()}
+    described = _as_json(
+        {
+            "format": FORMAT,
+            "cfnade_version": version("cfnade"),
+            "network": asdict(artifact.network.config),
+            **{k: v for k, v in artifact.info.items() if k not in _OF_THE_FORMAT},
+            "files": files,
+        }
+    )
+    if problem := _wrong_description(described):
+        raise ArtifactError(f"this model cannot be saved: {problem}")
+    text = json.dumps({**described, "sha256": _own_sha256(described)}, indent=2)
+    (folder / MODEL).write_text(text + "\n", encoding="utf-8")
 
-    Raises:
-        ArtifactError: If it holds anything else.
-    """
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder that holds anything but a model."""
     is_model = folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))
     if folder.exists() and not is_model:
         raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
@@ -170,14 +148,13 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     try:
         config = _config(described["network"])
         weights = map_tensors(files[WEIGHTS])
-        problem = wrong_weights(config, weights, look_inside=verify)
-        if problem is not None:
+        if problem := wrong_weights(config, weights, look_inside=verify):
             raise ArtifactError(problem)
         artifact = Artifact(
             NumpyNetwork(config, weights),
             _relative_rating(files[RATINGS]),
             _catalogue(files[ITEMS]),
-            {k: v for k, v in described.items() if k not in OF_THE_FORMAT},
+            {k: v for k, v in described.items() if k not in _OF_THE_FORMAT},
         )
         sizes = {config.n_items, artifact.relative_rating.n_items_, len(artifact.catalogue)}
         if len(sizes) > 1:
@@ -188,11 +165,7 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Read `model.json` alone.
-
-    Raises:
-        ArtifactError: If there is none, it is damaged, or a later version wrote it.
-    """
+    """Read and check `model.json` alone."""
     path = folder / MODEL
     if not path.exists() and not path.is_symlink():
         raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
@@ -209,14 +182,12 @@ def read_description(folder: Path) -> dict[str, Any]:
             f"the model in {folder} has format {found!r:.40}, this version of cfnade "
             f"reads {FORMAT}; update cfnade or save the model again"
         )
-    own = described.pop("sha256", None)
-    if own != _own_sha256(described):
+    if described.pop("sha256", None) != _own_sha256(described):
         raise ArtifactError(
             f"{path} is not what was saved (its checksum differs); "
             "copy the model again or train it anew"
         )
-    problem = _wrong_description(described)
-    if problem is not None:
+    if problem := _wrong_description(described):
         raise ArtifactError(f"{path} does not describe a model: {problem}")
     return described
 
@@ -250,17 +221,19 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
                         for tensor, entry in read_header(file).items()
                     }
                 elif name == ITEMS:
-                    found["items"] = _describe_items(_catalogue(file))
+                    catalogue = _catalogue(file)
+                    found["items"] = {
+                        "n_items": len(catalogue),
+                        "dtype": catalogue.ids.dtype.name,
+                        "first_ids": [str(item) for item in catalogue.ids[:3].tolist()],
+                        "have_names": catalogue.names is not None,
+                    }
         except ArtifactError as error:
             state = files.get(name, {}).get("state", "not verified")
             broken = str(error) if state in ("ok", "not verified") else state
             files[name] = {**listed, "state": broken}
     n_bytes = sum(entry["bytes"] for entry in files.values())
     return {**described, "files": files, "total_bytes": n_bytes, **found}
-
-
-def _write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path) -> None:
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, path)
 
 
 def _state(file: mmap.mmap, listed: dict[str, Any], *, verify: bool) -> str:
@@ -309,8 +282,7 @@ def _config(settings: dict[str, Any]) -> ModelConfig:
 
 def _relative_rating(file: mmap.mmap) -> RelativeRating:
     arrays = map_tensors(file)
-    expected = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
-    if {name: array.dtype.str[1:] for name, array in arrays.items()} != expected:
+    if {name: array.dtype.str[1:] for name, array in arrays.items()} != _RATING_TYPES:
         raise ArtifactError("the count distributions are not the three arrays they should be")
     return RelativeRating.from_distributions(**arrays)
 
@@ -324,27 +296,10 @@ def _catalogue(file: mmap.mmap) -> Catalogue:
     ids, names = decode_ids(items), items.get("names")
     if names is None:
         return Catalogue(ids)
-    if (
-        not isinstance(names, list)
-        or len(names) != len(ids)
-        or not all(isinstance(name, str) for name in names)
-    ):
+    are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not are_texts or len(names) != len(ids):
         raise ArtifactError("there must be one name for each item, or none")
     return Catalogue(ids, np.array(names, dtype=object))
-
-
-def _describe_items(catalogue: Catalogue) -> dict[str, Any]:
-    return {
-        "n_items": len(catalogue),
-        "dtype": catalogue.ids.dtype.name,
-        "first_ids": [str(item) for item in catalogue.ids[:3].tolist()],
-        "have_names": catalogue.names is not None,
-    }
-
-
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _own_sha256(described: dict[str, Any]) -> str:

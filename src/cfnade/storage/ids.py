@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.interactions import as_objects
 from cfnade.errors import ArtifactError
 
 # Ids keep their type: 7 comes back as 7 and "007" as "007". For each type: the Python type, how to
@@ -35,11 +36,7 @@ _MOST_EQUAL_HASHES = 1000
 
 
 def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
-    """Encode distinct ids, (n_items,), as JSON, with their types.
-
-    Raises:
-        ArtifactError: If an id has a type that cannot be saved, or occurs twice.
-    """
+    """Encode distinct ids, (n_items,), as JSON, with their types."""
     check_distinct(ids)
     if ids.dtype.kind in "mM":
         text = np.datetime_as_string(ids) if ids.dtype.kind == "M" else ids.astype(np.int64)
@@ -58,27 +55,19 @@ def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
 
 
 def decode_ids(encoded: Mapping[str, Any]) -> NDArray[Any]:
-    """Decode what `encode_ids` made.
-
-    Raises:
-        ArtifactError: If it is anything else.
-    """
+    """Decode what `encode_ids` made; anything else raises `ArtifactError`."""
     try:
         ids = _decode(encoded)
+    except ArtifactError:
+        raise
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        if isinstance(error, ArtifactError):
-            raise
         raise ArtifactError(f"the item ids are damaged: {type(error).__name__} {error}") from error
     check_distinct(ids)
     return ids
 
 
 def check_distinct(ids: NDArray[Any]) -> None:
-    """Check that ids are hashable and distinct.
-
-    Raises:
-        ArtifactError: If they are not.
-    """
+    """Refuse ids that are not hashable and distinct."""
     values = ids.tolist()
     try:
         # Thousands of equal hashes are an attack: a dictionary of such ids would take hours.
@@ -101,17 +90,18 @@ def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
     if types is None:
         if not _TIMES.fullmatch(dtype):
             raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is not a type of ids")
-        as_written = str if dtype[1] == "M" else int
-        return np.array([_checked(v, as_written) for v in values], dtype=np.dtype(dtype))
+        kind = str if dtype[1] == "M" else int
+        return np.array([_checked(v, kind) for v in values], dtype=np.dtype(dtype))
     if not isinstance(types, list) or not (len(types) in (len(values), 1) or not values):
         raise ArtifactError("the item ids are damaged: not as many types as ids")
     if len(types) < len(values):
         types = types * len(values)
-    decoded = [_one(name, value) for name, value in zip(types, values, strict=False)]
+    decoded = []
+    for name, value in zip(types, values, strict=False):
+        _, _, as_written, read = _TO_TEXT[name]
+        decoded.append(read(_checked(value, as_written)))
     if dtype == "object":
-        ids = np.empty(len(decoded), dtype=object)
-        ids[:] = decoded
-        return ids
+        return as_objects(decoded)
     if dtype == "str":
         width = max((len(_checked(v, str)) for v in decoded), default=1)
         if 4 * width * len(decoded) > _MOST_TEXT_BYTES:
@@ -123,11 +113,6 @@ def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
     if ids.tolist() != decoded:
         raise ArtifactError(f"the item ids are damaged: they do not fit into {dtype}")
     return ids
-
-
-def _one(name: str, value: Any) -> Any:
-    _, _, as_written, read = _TO_TEXT[name]
-    return read(_checked(value, as_written))
 
 
 def _checked(value: Any, kind: type) -> Any:

@@ -68,9 +68,7 @@ class _Graph:
         from onnx import numpy_helper
 
         name = name or f"constant_{len(self.constants)}"
-        self.constants.append(
-            numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name)
-        )
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
         return name
 
     def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
@@ -90,18 +88,13 @@ def _model(artifact: Artifact) -> Any:
     ratings = _relative_ratings(graph, artifact.relative_rating)
     weights = graph.add("Cast", _input_weight(graph, ratings, config), to=TensorProto.FLOAT)
     graph.add("Identity", _logits(graph, artifact, weights), name="scores")
-    described = helper.make_graph(
-        graph.nodes,
-        "cfnade",
-        [
-            helper.make_tensor_value_info("items", TensorProto.INT64, ["n_history"]),
-            helper.make_tensor_value_info("counts", TensorProto.DOUBLE, ["n_history"]),
-        ],
-        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [config.n_items])],
-        graph.constants,
-    )
+    inputs = [
+        helper.make_tensor_value_info("items", TensorProto.INT64, ["n_history"]),
+        helper.make_tensor_value_info("counts", TensorProto.DOUBLE, ["n_history"]),
+    ]
+    outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [config.n_items])]
     model = helper.make_model(
-        described,
+        helper.make_graph(graph.nodes, "cfnade", inputs, outputs, graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="cfnade",
@@ -116,10 +109,7 @@ def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
     """Share of each item's watchers with no larger count: `RelativeRating.of_pairs`.
 
     Bisection of the item's part of `distinct_counts` finds the last count that is no larger, in as
-    many steps as the longest part needs.
-
-    Returns:
-        Name of the ratings, float64, (n_history,).
+    many steps as the longest part needs. The result is float64, (n_history,).
     """
     from onnx import TensorProto
 
@@ -154,11 +144,7 @@ def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
 
 
 def _input_weight(graph: _Graph, ratings: str, config: ModelConfig) -> str:
-    """What multiplies `like_weight` of each item: `inputs.input_weight` of the confidence (Eq. 6).
-
-    Returns:
-        Name of the weights, float64, (n_history,).
-    """
+    """What multiplies `like_weight`, from the confidence (Eq. 6): float64, (n_history,)."""
     one = graph.constant(1.0, np.float64)
     alpha = graph.constant(config.alpha, np.float64)
     weight = graph.add("Add", one, graph.add("Mul", alpha, ratings))
@@ -174,11 +160,7 @@ def _input_weight(graph: _Graph, ratings: str, config: ModelConfig) -> str:
 
 
 def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
-    """The network (Eq. 12 and 13): `NumpyNetwork.logits` of one history.
-
-    Returns:
-        Name of the logits, float32, (n_items,).
-    """
+    """The network (Eq. 12 and 13): `NumpyNetwork.logits` of one history, float32, (n_items,)."""
     from onnx import TensorProto, helper
 
     network = artifact.network

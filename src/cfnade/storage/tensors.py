@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,42 +18,30 @@ from cfnade.errors import ArtifactError
 from cfnade.files import parse_json
 from cfnade.model.config import ModelConfig
 
-DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
-"""Types of a model's arrays; a file with any other is refused."""
-
-MAX_HEADER_BYTES = 1 << 20
+_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}  # no model has arrays of other types
+_MOST_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
 
 
-@dataclass(frozen=True)
-class TensorEntry:
+class TensorEntry(NamedTuple):
     """One array of the file, from the header."""
 
-    dtype: str
-    """In the safetensors format, such as `F32`."""
+    dtype: str  # in the safetensors format, such as `F32`
     shape: tuple[int, ...]
-
-    start: int
-    """First byte in the file."""
+    start: int  # first byte in the file
     n_bytes: int
 
 
 def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
-    """Read and check the header; the arrays fill the file without gap or overlap.
-
-    Args:
-        file: The whole file; only its header is read.
-
-    Returns:
-        Entries by name.
+    """Read and check the header alone: entries by name.
 
     Raises:
-        ArtifactError: If it is not a safetensors file or does not match its header.
+        ArtifactError: If the arrays do not fill the file without gap or overlap.
     """
     if len(file) < _LENGTH_BYTES:
         raise ArtifactError("no safetensors header")
     n_header = int.from_bytes(file[:_LENGTH_BYTES], "little")
-    if n_header > min(len(file) - _LENGTH_BYTES, MAX_HEADER_BYTES):
+    if n_header > min(len(file) - _LENGTH_BYTES, _MOST_HEADER_BYTES):
         raise ArtifactError(f"a safetensors header of {n_header} bytes is not possible here")
     data_start = _LENGTH_BYTES + n_header
     header = parse_json(file[_LENGTH_BYTES:data_start])
@@ -73,17 +60,9 @@ def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
 
 
 def map_tensors(file: mmap.mmap) -> dict[str, NDArray[Any]]:
-    """The arrays of a memory-mapped file, as read-only views.
-
-    Raises:
-        ArtifactError: If it is not a safetensors file or does not match its header.
-    """
+    """The arrays of a memory-mapped file, as read-only views."""
     return {
-        name: np.frombuffer(
-            file, DTYPES[entry.dtype], count=math.prod(entry.shape), offset=entry.start
-        ).reshape(entry.shape)
-        if entry.n_bytes
-        else np.empty(entry.shape, DTYPES[entry.dtype])
+        name: np.ndarray(entry.shape, _DTYPES[entry.dtype], file, entry.start)
         for name, entry in read_header(file).items()
     }
 
@@ -91,18 +70,18 @@ def map_tensors(file: mmap.mmap) -> dict[str, NDArray[Any]]:
 def _entry(name: str, entry: Any, data_start: int) -> TensorEntry:
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
-    if not isinstance(dtype, str) or dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ArtifactError(f"{name} is of a type that no model has: {dtype!r:.40}")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(shape) > 2 or len(offsets) != 2:
         raise ArtifactError(f"{name} has no proper shape or place")
-    n_bytes = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
+    n_bytes = math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
     if offsets[1] - offsets[0] != n_bytes:
         raise ArtifactError(f"{name} has shape {shape} but {offsets[1] - offsets[0]} bytes")
     return TensorEntry(dtype, tuple(shape), data_start + offsets[0], n_bytes)
 
 
 def _are_sizes(values: Any) -> TypeGuard[list[int]]:
-    return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 62 for v in values)
+    return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 48 for v in values)
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -129,10 +108,7 @@ def wrong_weights(
 ) -> str | None:
     """What is wrong with the weights of a network, in words; None if they are right.
 
-    Args:
-        config: Of the network.
-        weights: Its weights by name.
-        look_inside: Also check that every number is finite, which reads all of them.
+    To `look_inside` is to check that every number is finite, which reads all of them.
     """
     # Counted without `weight_shapes`: a forged number of layers could make that list huge.
     n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)

@@ -198,7 +198,7 @@ def test_nobody_to_judge_and_nothing_to_hold_out_are_refused() -> None:
     config = replace(ServiceConfig.sized("tiny"), min_history=2, mean_history=2.0)
     service = SimulatedService(config)
     counts = service.interactions().counts
-    with pytest.raises(ConfigError, match="at least one user to judge, got 0"):
+    with pytest.raises(ConfigError, match="n_users must be at least 1, got 0"):
         limits(service, counts, n_users=0)
     with pytest.raises(DataError, match="none of the 300 users has 5 items or more"):
         limits(service, counts)

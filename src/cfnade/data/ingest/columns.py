@@ -45,16 +45,9 @@ def choose_columns(
     count_col: str | None,
     events: bool | None,
 ) -> dict[str, str]:
-    """Find the columns of users, items and, unless rows are events, counts.
+    """Column by role: "user", "item" and, if rows carry counts, "count".
 
     See `read_interactions` for the choices.
-
-    Returns:
-        Column by role: "user", "item" and, if rows carry counts, "count".
-
-    Raises:
-        DataError: If a column is missing, or has two roles.
-        ConfigError: If a count column is named although rows are events.
     """
     if events and count_col is not None:
         raise ConfigError(
@@ -64,25 +57,36 @@ def choose_columns(
         "user": required_column(columns, user_col, "user", USER_NAMES),
         "item": required_column(columns, item_col, "item", ITEM_NAMES),
     }
-    count = None if events else find_column(columns, count_col, "count", COUNT_NAMES)
-    if count is None and events is False:
-        raise _missing(columns, "count")
+    find_count = required_column if events is False else find_column
+    count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
         roles["count"] = count
-    check_distinct(roles)
+    by_column: dict[str, str] = {}
+    for role, column in roles.items():
+        other = by_column.setdefault(column, role)
+        if other != role:
+            raise DataError(
+                f"column {column!r} cannot be both the {other} and the {role}; "
+                f"name another one as {other}_col or {role}_col"
+            )
     if count is None and events is None:
         _warn_of_unused_columns(columns, roles)
-    logger.info(
-        "users from column %r, items from %r, %s",
-        roles["user"],
-        roles["item"],
-        "one event per row" if count is None else f"counts from {count!r}",
-    )
+    values = "one event per row" if count is None else f"counts from {count!r}"
+    logger.info("users from column %r, items from %r, %s", roles["user"], roles["item"], values)
     return roles
 
 
+def choose_name_columns(
+    columns: Sequence[str], *, item_col: str | None, name_col: str | None
+) -> dict[str, str]:
+    """Column by role, "item" and "name", of a table of item names."""
+    item = required_column(columns, item_col, "item", (*ITEM_NAMES, "id"))
+    others = [column for column in columns if column != item]
+    return {"item": item, "name": required_column(others, name_col, "name", LABEL_NAMES)}
+
+
 def _warn_of_unused_columns(columns: Sequence[str], roles: dict[str, str]) -> None:
-    """Warn if rows count as events although an unused column might hold counts."""
+    """Warn that an unused column might hold counts."""
     known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES}
     others = [c for c in columns if c not in roles.values() and _plain(c) not in known]
     if others:
@@ -99,7 +103,12 @@ def required_column(
     """As `find_column`, but raises `DataError` if there is none."""
     column = find_column(columns, given, role, known)
     if column is None:
-        raise _missing(columns, role)
+        headless = any(name.strip().replace(".", "").isdigit() for name in columns)
+        hint = " (does the first line hold the column names?)" if headless else ""
+        raise DataError(
+            f"found no {role} column; the columns are {_listed(columns)}{hint}; "
+            f"name one of these as {role}_col"
+        )
     return column
 
 
@@ -110,40 +119,20 @@ def find_column(
     if given is None:
         by_plain_name = {_plain(column): column for column in reversed(columns)}
         return next((by_plain_name[name] for name in known if name in by_plain_name), None)
-    for same in (str, str.casefold):
-        for column in columns:
-            if same(column) == same(given):
-                return column
+    if given in columns:
+        return given
+    for column in columns:
+        if column.casefold() == given.casefold():
+            return column
     raise DataError(
         f"there is no {role} column {given!r}; the columns are {_listed(columns)}; "
         f"name one of these as {role}_col"
     )
 
 
-def check_distinct(roles: dict[str, str]) -> None:
-    """Refuse a column with two roles."""
-    by_column: dict[str, str] = {}
-    for role, column in roles.items():
-        other = by_column.setdefault(column, role)
-        if other != role:
-            raise DataError(
-                f"column {column!r} cannot be both the {other} and the {role}; "
-                f"name another one as {other}_col or {role}_col"
-            )
-
-
 def _plain(name: str) -> str:
     """Without case and punctuation: `User ID`, `user_id` and `userId` are all `userid`."""
     return "".join(filter(str.isalnum, name.casefold()))
-
-
-def _missing(columns: Sequence[str], role: str) -> DataError:
-    headless = any(name.strip().replace(".", "").isdigit() for name in columns)
-    hint = " (does the first line hold the column names?)" if headless else ""
-    return DataError(
-        f"found no {role} column; the columns are {_listed(columns)}{hint}; "
-        f"name one of these as {role}_col"
-    )
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -80,18 +80,9 @@ class Connection:
 def connect(
     memory_limit: str | None = None, temp_directory: str | Path | None = None
 ) -> Iterator[Connection]:
-    """Open an empty database that spills to its own temporary folder.
+    """Open an empty database that spills to its own folder in `temp_directory`.
 
-    Args:
-        memory_limit: In DuckDB's notation, such as "4GB"; None for most of the memory.
-        temp_directory: Where to create the folder; None for the system's default.
-
-    Yields:
-        The connection. Inside the block, DuckDB's errors become errors of this package.
-
-    Raises:
-        ConfigError: If a setting is invalid or there is too little memory.
-        DataError: If DuckDB cannot read the data.
+    Inside the block, DuckDB's errors become errors of this package.
     """
     try:
         spill = tempfile.TemporaryDirectory(prefix="cfnade-", dir=temp_directory)
@@ -125,10 +116,7 @@ def connect(
 def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "threads": available_threads(),
-        "temp_directory": folder,
-    }
+    config: dict[str, Any] = {"threads": available_threads(), "temp_directory": folder}
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
     try:

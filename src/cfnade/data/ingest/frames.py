@@ -6,7 +6,7 @@ returned unchanged, and pyarrow is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,136 +25,118 @@ def frame_rows(frame: Any) -> RowSource | None:
     """The rows of a pandas, polars or Arrow frame; None for anything else."""
     libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
     if "pandas" in libraries and hasattr(frame, "columns"):
-        return InMemory("the pandas frame", _Pandas(frame))
+        return Pandas(frame)
     if "polars" in libraries and hasattr(frame, "lazy"):
-        return InMemory("the polars frame", _Polars(frame))
-    if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise DataError(
-                f"reading {type(frame).__name__} needs pyarrow; pip install pyarrow"
-            ) from error
-        try:
-            return Arrow(pyarrow.table(frame))
-        except (TypeError, ValueError) as error:  # an array or a column, for example
-            raise DataError(
-                f"expected a frame with named columns, got {type(frame).__name__}; "
-                "make it a table with a user and an item column"
-            ) from error
-    return None
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Rows of a pandas or polars frame."""
-
-    label: str
-    library: _Pandas | _Polars
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return self.library.columns
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Number the ids and register all values.
-
-        Raises:
-            DataError: If the values of an id column cannot be ids, such as lists.
-        """
-        library = self.library.only(list(roles.values()))
-        arrays, coded_ids = {}, {}
-        for role, column in roles.items():
-            if role in ID_ROLES:
-                arrays[role], coded_ids[role] = _number(library, role, column)
-            else:
-                arrays[role] = np.ascontiguousarray(library.values(column))
-        connection.register(NAME_IN_DUCKDB, arrays)
-        selected = ", ".join(
-            f"nullif({name}, -1) AS {name}" if role in coded_ids else name
-            for role, name in zip(arrays, map(quote_name, arrays), strict=True)
-        )
-        query = f"SELECT {selected} FROM {NAME_IN_DUCKDB}"
-        return Scan(query, [SourcePart(self.label, query)], coded_ids=coded_ids)
-
-
-def _number(
-    library: _Pandas | _Polars, role: str, column: str
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Each row's position among the sorted ids, -1 if missing, and those ids."""
+        return Polars(frame)
+    if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
+        return None
+    kind = type(frame).__name__
     try:
-        return library.number(column)
-    except TypeError as error:
+        import pyarrow
+
+        return Arrow(pyarrow.table(frame))
+    except ImportError as error:
+        raise DataError(f"reading {kind} needs pyarrow; pip install pyarrow") from error
+    except (TypeError, ValueError) as error:  # an array or a column, for example
         raise DataError(
-            f"the values of column {column!r} cannot serve as {role} ids: {error}; "
-            "use numbers or text"
+            f"expected a frame with named columns, got {kind}; "
+            "make it a table with a user and an item column"
         ) from error
 
 
 @dataclass(frozen=True)
-class _Pandas:
-    """Columns of a pandas frame."""
+class Pandas:
+    """Rows of a pandas frame."""
 
     frame: Any
 
     @property
     def columns(self) -> Sequence[str]:
+        """The names of all columns."""
         return [str(name) for name in self.frame.columns]
 
-    def only(self, columns: list[str]) -> _Pandas:
-        return self
-
-    def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        codes, found = self._series(column).array.factorize()  # a series may convert objects
-        ids: NDArray[Any] = found.to_numpy()
-        order = _sorted_order(ids)
-        position = np.full(len(ids) + 1, -1)  # the last entry serves code -1
-        position[order] = np.arange(len(ids))
-        return position[codes], ids[order]
-
-    def values(self, column: str) -> NDArray[Any]:
-        values: NDArray[Any] = self._series(column).to_numpy()
-        return values
-
-    def _series(self, column: str) -> Any:
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
+        """Number the ids and register all values."""
         # By position: names may be of any type, and repeat.
-        return self.frame.iloc[:, self.columns.index(column)]
+        columns = {r: self.frame.iloc[:, self.columns.index(c)] for r, c in roles.items()}
+        return _scan("the pandas frame", connection, roles, columns, _number_pandas)
 
 
 @dataclass(frozen=True)
-class _Polars:
-    """Columns of a polars frame, perhaps lazy."""
+class Polars:
+    """Rows of a polars frame, perhaps lazy."""
 
     frame: Any
 
     @property
     def columns(self) -> Sequence[str]:
-        names: list[str] = self.frame.lazy().collect_schema().names()
-        return names
+        """The names of all columns."""
+        return list(self.frame.lazy().collect_schema().names())
 
-    def only(self, columns: list[str]) -> _Polars:
-        # Computed now: a lazy frame may reorder its rows at each read.
-        return _Polars(self.frame.lazy().select(columns).collect())
+    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
+        """Number the ids and register all values."""
+        # Computed once: a lazy frame may reorder its rows at each read.
+        frame = self.frame.lazy().select(list(roles.values())).collect()
+        columns = {role: frame.get_column(column) for role, column in roles.items()}
+        return _scan("the polars frame", connection, roles, columns, _number_polars)
 
-    def number(self, column: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        series = self.frame.get_column(column)
-        kind = series.dtype
-        if kind.is_nested() or str(kind) == "Object":
-            raise TypeError(f"they are of type {kind}")
-        if kind.is_float():
-            series = series.fill_nan(None)
-        if str(kind).startswith(("Categorical", "Enum")):  # else sorted by first use
-            series = series.cast(str)
-        codes: NDArray[np.int64] = series.rank("dense").cast(int).fill_null(0).to_numpy() - 1
-        ids = series.drop_nulls().unique().sort()
-        if kind.is_numeric() and "128" not in str(kind):  # numpy has no such integers
-            return codes, ids.to_numpy()
-        return codes, as_objects(ids.to_list())
 
-    def values(self, column: str) -> NDArray[Any]:
-        values: NDArray[Any] = self.frame.get_column(column).to_numpy()
-        return values
+def _scan(
+    label: str,
+    connection: Connection,
+    roles: Mapping[str, str],
+    columns: Mapping[str, Any],
+    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]],
+) -> Scan:
+    """Register columns by role; `number` turns ids into their places among the sorted ids."""
+    arrays, coded_ids = {}, {}
+    for role, column in columns.items():
+        if role not in ID_ROLES:
+            arrays[role] = np.ascontiguousarray(column.to_numpy())
+            continue
+        try:
+            arrays[role], coded_ids[role] = number(column)
+        except TypeError as error:  # lists, for example
+            raise DataError(
+                f"the values of column {roles[role]!r} cannot serve as {role} ids: {error}; "
+                "use numbers or text"
+            ) from error
+    connection.register(NAME_IN_DUCKDB, arrays)
+    selected = ", ".join(
+        f'nullif("{role}", -1) AS "{role}"' if role in coded_ids else f'"{role}"' for role in arrays
+    )
+    query = f"SELECT {selected} FROM {NAME_IN_DUCKDB}"
+    return Scan(query, [SourcePart(label, query)], coded_ids=coded_ids)
+
+
+def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Each row's place among the sorted ids, -1 if missing, and those ids."""
+    codes, found = series.array.factorize()  # a series may convert objects
+    ids: NDArray[Any] = found.to_numpy()
+    try:
+        order = np.argsort(ids, kind="stable")
+    except TypeError:  # some cannot be compared with others
+        keys = [(type(value).__name__, str(value)) for value in ids.tolist()]
+        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+    place = np.full(len(ids) + 1, -1)  # the last entry serves code -1
+    place[order] = np.arange(len(ids))
+    return place[codes], ids[order]
+
+
+def _number_polars(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Each row's place among the sorted ids, -1 if missing, and those ids."""
+    kind = series.dtype
+    if kind.is_nested() or str(kind) == "Object":
+        raise TypeError(f"they are of type {kind}")
+    if kind.is_float():
+        series = series.fill_nan(None)
+    if str(kind).startswith(("Categorical", "Enum")):  # else sorted by first use
+        series = series.cast(str)
+    codes: NDArray[np.int64] = series.rank("dense").cast(int).fill_null(0).to_numpy() - 1
+    ids = series.drop_nulls().unique().sort()
+    if kind.is_numeric() and "128" not in str(kind):  # numpy has no such integers
+        return codes, ids.to_numpy()
+    return codes, as_objects(ids.to_list())
 
 
 @dataclass(frozen=True)
@@ -166,8 +148,7 @@ class Arrow:
     @property
     def columns(self) -> Sequence[str]:
         """The names of all columns."""
-        names: list[str] = self.table.column_names
-        return names
+        return list(self.table.column_names)
 
     def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Register the columns."""
@@ -175,12 +156,3 @@ class Arrow:
         connection.register(NAME_IN_DUCKDB, self.table.select(places).rename_columns(list(roles)))
         query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
         return Scan(query, [SourcePart("the Arrow table", query)])
-
-
-def _sorted_order(ids: NDArray[Any]) -> NDArray[np.intp]:
-    """The order that sorts the ids, even if some cannot be compared with others."""
-    try:
-        return np.argsort(ids, kind="stable")
-    except TypeError:
-        keys = [(type(value).__name__, str(value)) for value in ids.tolist()]
-        return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)

@@ -9,31 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.ingest.columns import (
-    ITEM_NAMES,
-    LABEL_NAMES,
-    check_distinct,
-    choose_columns,
-    required_column,
-)
+from cfnade.data.ingest.columns import choose_columns, choose_name_columns
 from cfnade.data.ingest.connection import Connection, connect, quote_name
 from cfnade.data.ingest.frames import frame_rows
 from cfnade.data.ingest.sources import ID_ROLES, INTEGER_TYPES, Files, RowSource, Scan
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
-PLAIN_INTEGER = "0|-?[1-9][0-9]*"
-"""An integer as Python writes it: `007` and `+7` are text."""
-
-EXACT_LIMIT = 2.0**53
-"""Sums of whole numbers below this are exact in float64, in any order."""
-
+PLAIN_INTEGER = "0|-?[1-9][0-9]*"  # as Python writes it: `007` and `+7` are text
+EXACT_LIMIT = 2.0**53  # sums of whole numbers below this are exact in float64, in any order
 FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
 
 FAITHFUL_TYPES = INTEGER_TYPES | FLOAT_TYPES | {"BOOLEAN", "VARCHAR", "UUID", "TIMESTAMP"}
@@ -94,24 +84,18 @@ def read_interactions(
         DataError: If the data cannot be used as they are.
         ConfigError: If settings are invalid, alone or together.
     """
+    named = {"user_col": user_col, "item_col": item_col, "count_col": count_col}
     if isinstance(source, Interactions) or issparse(source):
-        if (user_col, item_col, count_col, events) != (None, None, None, None):
+        if events is not None or set(named.values()) != {None}:
             raise ConfigError(
                 f"{type(source).__name__} has no columns to choose from; leave out user_col, "
                 "item_col, count_col and events"
             )
-        is_read = isinstance(source, Interactions)
-        interactions = source if is_read else Interactions.from_matrix(source)
+        interactions = Interactions.from_matrix(source) if issparse(source) else source
     else:
         with connect(memory_limit, temp_directory) as connection:
             rows = open_rows(connection, source)
-            columns = choose_columns(
-                rows.columns,
-                user_col=user_col,
-                item_col=item_col,
-                count_col=count_col,
-                events=events,
-            )
+            columns = choose_columns(rows.columns, **named, events=events)
             interactions = _aggregate(connection, rows.scan(connection, columns), columns)
     if interactions.n_pairs == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
@@ -137,10 +121,7 @@ def read_item_names(
     """
     with connect() as connection:
         rows = open_rows(connection, source)
-        roles = {"item": required_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))}
-        others = [column for column in rows.columns if column != roles["item"]]
-        roles["name"] = required_column(others, name_col, "name", LABEL_NAMES)
-        check_distinct(roles)
+        roles = choose_name_columns(rows.columns, item_col=item_col, name_col=name_col)
         scan = rows.scan(connection, roles)
         usable = _usable_columns(connection.types(scan.query))
         query = f"SELECT {usable} FROM ({scan.query}) WHERE item IS NOT NULL AND name IS NOT NULL"
@@ -156,8 +137,7 @@ def open_rows(connection: Connection, source: Any) -> RowSource:
     """Find out what kind of source it is, and its columns."""
     if isinstance(source, str | os.PathLike):
         return Files.find(connection, source)
-    rows = frame_rows(source)
-    if rows is not None:
+    if rows := frame_rows(source):
         return rows
     if isinstance(source, Iterable) and not isinstance(source, np.ndarray | dict | bytes):
         return Files.find(connection, source)
@@ -170,18 +150,13 @@ def open_rows(connection: Connection, source: Any) -> RowSource:
 # Rows are checked -------------------------------------------------------------------------------
 
 
-class _CheckedRows(NamedTuple):
-    """Rows that can all be counted."""
+def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> tuple[str, str]:
+    """Refuse rows without a user, an item or a finite count of at least 0.
 
-    query: str
-    """SQL of the columns `user`, `item` and, if rows carry counts, `number`."""
-
-    total: str
-    """SQL of the sum over a group of rows, the same in any order."""
-
-
-def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> _CheckedRows:
-    """Refuse rows without a user, an item or a finite count of at least 0."""
+    Returns:
+        SQL of the columns `user`, `item` and, if rows carry counts, `number`; and SQL of the sum
+        over a group of rows, the same in any order.
+    """
     expressions = _usable_columns(connection.types(scan.query))
     query = f"SELECT {expressions} FROM ({scan.query})"
     bad = {role: f"{quote_name(role)} IS NULL" for role in ID_ROLES}
@@ -214,9 +189,9 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
             f"item {row['item']}); make it a finite number of at least 0 or drop these rows"
         )
     if "count" not in columns:
-        return _CheckedRows(query, "count(*)")
+        return query, "count(*)"
     exact = whole and total < EXACT_LIMIT
-    return _CheckedRows(query, "sum(number)" if exact else "sum(number ORDER BY number)")
+    return query, "sum(number)" if exact else "sum(number ORDER BY number)"
 
 
 def _usable_columns(types: Mapping[str, str]) -> str:
@@ -258,25 +233,21 @@ def _first(
 
 def _aggregate(connection: Connection, scan: Scan, columns: dict[str, str]) -> Interactions:
     """Number the ids, add up each pair, and fetch only numbers."""
-    rows = _check_rows(connection, scan, columns)
-    user_ids = _number_ids(connection, scan, rows.query, "user")
-    item_ids = _number_ids(connection, scan, rows.query, "item")
+    rows, total = _check_rows(connection, scan, columns)
+    user_ids = _number_ids(connection, scan, rows, "user")
+    item_ids = _number_ids(connection, scan, rows, "item")
     pairs = connection.execute(
-        f"SELECT u.code AS u, i.code AS i, CAST({rows.total} AS DOUBLE) AS n "
-        f'FROM ({rows.query}) AS r JOIN user_ids AS u ON r."user" = u.id '
+        f"SELECT u.code AS u, i.code AS i, CAST({total} AS DOUBLE) AS n "
+        f'FROM ({rows}) AS r JOIN user_ids AS u ON r."user" = u.id '
         'JOIN item_ids AS i ON r."item" = i.id GROUP BY u.code, i.code'
     ).fetchnumpy()
-    shape = len(user_ids), len(item_ids)
-    counts = csr_array((pairs["n"], (pairs["u"], pairs["i"])), shape=shape)
+    shape = (len(user_ids), len(item_ids))
+    counts = csr_array((pairs["n"], (pairs["u"], pairs["i"])), shape)
     return Interactions(counts, user_ids, item_ids)
 
 
 def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> NDArray[Any]:
-    """Number the distinct ids in sorted order: a table `<role>_ids` of `id` and `code`.
-
-    Returns:
-        The ids by code, with their original type.
-    """
+    """Number the distinct ids, in a table `<role>_ids` of `id` and `code`; the ids by code."""
     table, value = f"{role}_ids", "id"
     connection.execute(
         f"CREATE TABLE {table} AS SELECT DISTINCT {quote_name(role)} AS id FROM ({query})"
@@ -289,16 +260,14 @@ def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> ND
         f"CREATE OR REPLACE TABLE {table} AS SELECT id, {value} AS value, "
         f"CAST(row_number() OVER (ORDER BY {value}) - 1 AS INTEGER) AS code FROM {table}"
     )
-    ids = _fetch(connection, table, role)
+    ids = _fetch(connection, f"SELECT value FROM {table} ORDER BY code", role)
     return scan.coded_ids[role][ids] if role in scan.coded_ids else ids
 
 
-def _fetch(connection: Connection, table: str, role: str) -> NDArray[Any]:
-    query = f"SELECT value FROM {table} ORDER BY code"
+def _fetch(connection: Connection, query: str, role: str) -> NDArray[Any]:
     kind = connection.types(query)["value"]
     if kind in FAITHFUL_TYPES:
-        ids: NDArray[Any] = connection.execute(query).fetchnumpy()["value"]
-        return ids
+        return connection.execute(query).fetchnumpy()["value"]
     import duckdb
 
     try:

@@ -25,23 +25,14 @@ from cfnade.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-ID_ROLES = ("user", "item")
-"""Roles whose values must be returned unchanged."""
-
+ID_ROLES = ("user", "item")  # their values must be returned unchanged
 INTEGER_TYPES = frozenset(
     f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-)
-"""DuckDB's integers that numpy has too."""
+)  # of DuckDB, that numpy has too
 
-FORMATS = {
-    (".csv",): "csv",
-    (".csv", ".gz"): "csv",
-    (".tsv",): "csv",
-    (".tsv", ".gz"): "csv",
-    (".parquet",): "parquet",
-    (".pq",): "parquet",
-}
-ACCEPTED = ", ".join("".join(suffixes) for suffixes in FORMATS)
+FORMATS = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv")
+FORMATS |= dict.fromkeys((".parquet", ".pq"), "parquet")
+ACCEPTED = ", ".join(FORMATS)
 DELIMITERS = ",;\t|"
 HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
 
@@ -49,26 +40,17 @@ HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
 class SourcePart(NamedTuple):
     """Rows of one file or frame, in their order."""
 
-    label: str
-    """For messages: a path, or "the pandas frame"."""
-
-    query: str
-    """SQL of its rows, one column per role."""
+    label: str  # for messages: a path, or "the pandas frame"
+    query: str  # SQL of its rows, one column per role
 
 
 @dataclass(frozen=True)
 class Scan:
     """The wanted columns of all rows in SQL, each column named by its role."""
 
-    query: str
-    """SQL of all rows."""
-
-    parts: Sequence[SourcePart]
-    """The same rows in parts, to locate one of them."""
-
-    from_text: bool = False
-    """Whether all values were text, as in a CSV."""
-
+    query: str  # SQL of all rows
+    parts: Sequence[SourcePart]  # the same rows in parts, to locate one of them
+    from_text: bool = False  # whether all values were text, as in a CSV
     coded_ids: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The sorted ids of each role whose values are positions among them."""
 
@@ -87,11 +69,9 @@ class RowSource(Protocol):
     @property
     def columns(self) -> Sequence[str]:
         """The names of all columns."""
-        ...
 
     def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Make the columns of these roles (column by role) readable on this connection."""
-        ...
 
 
 class _Layout(NamedTuple):
@@ -124,21 +104,14 @@ class _Layout(NamedTuple):
 class Files:
     """Rows of one or more files of the same format."""
 
-    layouts: Mapping[Path, _Layout]
-    """Sorted by path."""
+    layouts: Mapping[Path, _Layout]  # sorted by path
 
     @classmethod
     def find(cls, connection: Connection, source: PathLike | Iterable[PathLike]) -> Files:
         """Find files and their columns, without reading rows.
 
-        Args:
-            connection: To look into Parquet files.
-            source: A file, a folder (searched recursively, without names that start with a dot
-                or an underscore), a glob, or several of these.
-
-        Raises:
-            DataError: If nothing is found, a file has an unknown format or cannot be opened, or
-                CSV and Parquet are mixed.
+        A source is a file, a folder (searched recursively, without names that start with a dot or
+        an underscore), a glob, or several of these. All files are CSV or all are Parquet.
         """
         sources = [source] if isinstance(source, str | os.PathLike) else list(source)
         paths = sorted({path for entry in sources for path in _expand(entry)})
@@ -160,11 +133,7 @@ class Files:
         return list(dict.fromkeys(name for file in self.layouts.values() for name in file.types))
 
     def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Make the columns of these roles readable.
-
-        Raises:
-            DataError: If a file lacks a column, or an id column has several types.
-        """
+        """Make the columns of these roles readable; refuses files that differ in them."""
         self._check_alike(roles)
         selected = ", ".join(
             f"{quote_name(column)} AS {quote_name(role)}" for role, column in roles.items()
@@ -172,17 +141,13 @@ class Files:
         alike: dict[_Layout, list[Path]] = {}
         for path, layout in self.layouts.items():
             alike.setdefault(layout, []).append(path)
-        return Scan(
-            query=" UNION ALL ".join(
-                f"SELECT {selected} FROM {layout.relation(paths)}"
-                for layout, paths in alike.items()
-            ),
-            parts=[
-                SourcePart(str(path), f"SELECT {selected} FROM {layout.relation([path])}")
-                for path, layout in self.layouts.items()
-            ],
-            from_text=any(layout.delimiter for layout in alike),
-        )
+        select = f"SELECT {selected} FROM "
+        query = " UNION ALL ".join(select + same.relation(paths) for same, paths in alike.items())
+        parts = [
+            SourcePart(str(path), select + layout.relation([path]))
+            for path, layout in self.layouts.items()
+        ]
+        return Scan(query, parts, from_text=any(layout.delimiter for layout in alike))
 
     def _check_alike(self, roles: Mapping[str, str]) -> None:
         """Refuse ids that are numbers in one file and text in another: they would change."""
@@ -211,17 +176,15 @@ def _expand(source: PathLike) -> list[Path]:
         )
     path = Path(source).expanduser()
     if path.is_dir():
+        files = [file for file in path.rglob("*") if _format(file) and file.is_file()]
         found = [
             file
-            for file in path.rglob("*")
-            if _format(file)
-            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-            and file.is_file()
+            for file in files
+            if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         ]
         if not found:
             raise DataError(f"folder {str(path)!r} has no data files; expected {ACCEPTED}")
-        return found
-    if path.exists():
+    elif path.exists():
         found = [path]
     elif glob.has_magic(str(path)):
         matches = glob.glob(str(path), recursive=True)  # noqa: PTH207 - takes absolute patterns
@@ -237,8 +200,8 @@ def _expand(source: PathLike) -> list[Path]:
 
 
 def _format(path: Path) -> str | None:
-    suffixes = tuple(suffix.lower() for suffix in path.suffixes)
-    return FORMATS.get(suffixes[-1:]) or FORMATS.get(suffixes[-2:])
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return FORMATS.get("".join(suffixes[-1:])) or FORMATS.get("".join(suffixes[-2:]))
 
 
 def _parquet_layout(connection: Connection, path: Path) -> _Layout:
@@ -249,10 +212,9 @@ def _parquet_layout(connection: Connection, path: Path) -> _Layout:
 def _csv_layout(_: Connection, path: Path) -> _Layout:
     """Read the header; the most frequent delimiter in it is taken."""
     compressed = path.suffix.lower() == ".gz"
+    open_file = gzip.open if compressed else open
     try:
-        with (gzip.open if compressed else open)(
-            path, "rt", encoding="utf-8-sig", newline=""
-        ) as stream:
+        with open_file(path, "rt", encoding="utf-8-sig", newline="") as stream:
             line = stream.readline(HEADER_LIMIT)
             delimiter = max(DELIMITERS, key=line.count)
             header = next(csv.reader(chain([line], stream), delimiter=delimiter), [])

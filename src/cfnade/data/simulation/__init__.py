@@ -1,4 +1,1 @@
-"""A simulated streaming service of any size, whose true preferences are known.
-
-May import the rest of `data` and the foundations.
-"""
+"""A simulated streaming service of any size, whose true preferences are known."""

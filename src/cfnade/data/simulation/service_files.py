@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.checks import check_at_least
 from cfnade.data.ingest.connection import quote_text
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.simulation.simulate import SimulatedService, Watched
 from cfnade.data.splitting import MIN_ITEMS, hold_out
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 
 USERS_AT_ONCE = 256
 DRAWS_PER_AFFINITY = 32
@@ -28,23 +29,12 @@ AFFINITIES = np.linspace(-2.0, 6.0, 17, dtype=np.float32)
 class OracleLimits:
     """Mean percentage ranking (Eq. 15), in percent, of the best and of the simplest ranking."""
 
-    n_users_judged: int
-    """Users with something held out."""
-
-    n_held_out: int
-    """Their held-out pairs."""
-
-    oracle_mpr: float
-    """By true preference, pairs weighted by relative rating: no model is better on average."""
-
-    oracle_mpr_unweighted: float
-    """By true preference, all pairs alike."""
-
-    popularity_mpr: float
-    """By the number of watchers in the training part, weighted."""
-
-    popularity_mpr_unweighted: float
-    """By the number of watchers in the training part, all pairs alike."""
+    n_users_judged: int  # users with something held out
+    n_held_out: int  # their held-out pairs
+    oracle_mpr: float  # by true preference, weighted by relative rating: no model is better
+    oracle_mpr_unweighted: float  # by true preference, all pairs alike
+    popularity_mpr: float  # by the number of watchers in the training part, weighted
+    popularity_mpr_unweighted: float  # by the number of watchers, all pairs alike
 
 
 def limits(
@@ -60,19 +50,8 @@ def limits(
     candidates are the items outside the kept history. The best order for the unweighted figure is
     by propensity; for the weighted one, by propensity times expected relative rating. Simulated
     users are independent, so the first `n_users` are a fair sample.
-
-    Args:
-        service: The service that the counts are from.
-        counts: All counts, sparse, (n_all_users, n_items).
-        n_users: Users to evaluate, at most.
-        rng: Seed or generator.
-
-    Raises:
-        ConfigError: If `n_users` is below 1.
-        DataError: If no user has enough items to hold one out.
     """
-    if n_users < 1:
-        raise ConfigError(f"need at least one user to judge, got {n_users}")
+    check_at_least(1, n_users=n_users)
     rng = np.random.default_rng(rng)
     kept, held_out = hold_out(counts, rng=rng)
     ratings = RelativeRating().fit(kept)
@@ -112,14 +91,9 @@ def percentile_ranks(
 ) -> NDArray[np.float64]:
     """Rank of each held-out pair among the user's candidates: all items that were not kept.
 
-    Args:
-        scores: From user numbers, (n,), to scores that may be overwritten, (n, n_items).
-        kept: Training histories, sparse, (n_users, n_items).
-        held_out: Pairs to rank, sparse, (n_users, n_items).
-
-    Returns:
-        0 for the best to 1 for the worst, ties at their mean, in the order of
-        `held_out.indices`, (n_held_out,).
+    Ranks are 0 for the best to 1 for the worst, ties at their mean, in the order of
+    `held_out.indices`. `scores` turns user numbers, (n,), into scores that may be overwritten,
+    (n, n_items).
     """
     n_candidates = kept.shape[1] - np.diff(kept.indptr)  # (n_users,)
     ranks: list[float] = []
@@ -151,18 +125,10 @@ def _expected_ratings(
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _interpolate(
-    table: NDArray[np.float32], affinities: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _interpolate(table: NDArray[np.float32], at: NDArray[np.float32]) -> NDArray[np.float32]:
     """Each item's value at each affinity, interpolated between the tabulated ones, (n, n_items)."""
-    step = AFFINITIES[1] - AFFINITIES[0]
-    last = len(AFFINITIES) - 2  # start of the last interval
-    place = np.clip((affinities - AFFINITIES[0]) / step, 0, last + 1)
-    left = np.minimum(place.astype(np.intp), last)
-    items = np.arange(table.shape[0])
-    below, above = table[items, left], table[items, left + 1]
-    share = (place - left).astype(np.float32)
-    return np.asarray(below + share * (above - below))
+    columns = [np.interp(x, AFFINITIES, y) for x, y in zip(at.T, table, strict=True)]
+    return np.stack(columns, axis=1).astype(np.float32)
 
 
 def write_service(
@@ -181,7 +147,7 @@ def write_service(
 
     Args:
         service: What to write.
-        folder: Where to; created if missing.
+        folder: Created if missing.
         oracle_users: Users to measure the limits on, with all counts in memory, sparse. 0 skips
             the limits and holds at most one shard.
         users_per_shard: Rounded as the block size of `SimulatedService.blocks`.
@@ -189,13 +155,10 @@ def write_service(
 
     Returns:
         Sizes, the seed, and the fields of `OracleLimits` unless `oracle_users` is 0.
-
-    Raises:
-        DataError: If such files exist: old and new shards would mix.
     """
     folder = Path(folder)
     shards, items, summary = (folder / n for n in ("interactions", "items.parquet", "service.json"))
-    for path in (shards, items, summary):
+    for path in (shards, items, summary):  # old and new shards would mix
         if path.exists():
             raise DataError(f"{path} exists already; delete it or choose another folder")
     shards.mkdir(parents=True)

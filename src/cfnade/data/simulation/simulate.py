@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,10 @@ from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
 from cfnade.threads import available_threads
 
+# Users with one random stream, so that data do not depend on blocks or threads. At 17,348 items
+# a unit needs two dense arrays of 18 MB.
 USERS_PER_UNIT = 256
-"""Users with one random stream, so that data do not depend on blocks or threads. At 17,348 items
-a unit needs two dense arrays of 18 MB."""
-
-MAX_THREADS = 8
-"""Each needs the memory of a unit."""
+MAX_THREADS = 8  # each needs the memory of a unit
 
 
 @dataclass(frozen=True)
@@ -37,41 +35,18 @@ class ServiceConfig:
     popularity, a tuned matrix factorisation and the true preferences is near 20, 6 and 4.
     """
 
-    n_users: int = 444_480
-    """Users (paper: 444,480)."""
-
-    n_items: int = 17_348
-    """Movies and shows (paper: 17,348)."""
-
-    n_tastes: int = 20
-    """Dimensions of taste. More make a user harder to predict from a history."""
-
-    taste_strength: float = 2.35
-    """Weight of taste: the standard deviation of an item's log-propensity over users."""
-
-    popularity_exponent: float = 1.0
-    """How fast popularity falls with an item's rank: `(rank + head) ** -exponent`."""
-
-    popularity_head: float = 0.003
-    """Share of the catalogue that is about equally popular before that fall."""
-
-    mean_history: float = 36.0
-    """Items per user, on average."""
-
-    history_spread: float = 1.1
-    """Standard deviation of the logarithm of a history's length."""
-
-    min_history: int = 5
-    """Items of the user with the fewest."""
-
-    show_share: float = 0.25
-    """Share of the items that are shows; the others are movies."""
-
-    median_episodes: float = 20.0
-    """Episodes of the median show."""
-
-    rewatching: float = 0.4
-    """Probability that someone who fully likes an episode watches it again."""
+    n_users: int = 444_480  # as in the paper
+    n_items: int = 17_348  # movies and shows, as in the paper
+    n_tastes: int = 20  # dimensions; more make a user harder to predict from a history
+    taste_strength: float = 2.35  # standard deviation of an item's log-propensity over users
+    popularity_exponent: float = 1.0  # popularity is `(rank + head) ** -exponent`
+    popularity_head: float = 0.003  # share of the catalogue before popularity falls
+    mean_history: float = 36.0  # items per user
+    history_spread: float = 1.1  # standard deviation of the log of a history's length
+    min_history: int = 5  # items of the user with the fewest
+    show_share: float = 0.25  # of the items; the others are movies
+    median_episodes: float = 20.0  # of a show
+    rewatching: float = 0.4  # probability that someone who fully likes an episode sees it again
 
     def __post_init__(self) -> None:
         check_at_least(0, **vars(self))
@@ -88,45 +63,21 @@ class ServiceConfig:
                 f"{self.mean_history} and {self.n_items / 2}; choose a mean_history in between"
             )
 
-    @classmethod
-    def sized(cls, size: str, **changes: Any) -> ServiceConfig:
-        """One of `SIZES`, with changes.
-
-        Raises:
-            ConfigError: If there is no such size, or a setting is invalid.
-        """
+    @staticmethod
+    def sized(size: str, **changes: Any) -> ServiceConfig:
+        """One of `SIZES`, with changes; raises `ConfigError` if there is no such size."""
         if size not in SIZES:
             raise ConfigError(f"size {size!r} is not known; choose one of {', '.join(SIZES)}")
-        return cls(**{**SIZES[size], **changes})
+        return replace(SIZES[size], **changes)
 
 
-SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "n_users": 300,
-        "n_items": 120,
-        "n_tastes": 4,
-        "taste_strength": 3.0,
-        "popularity_exponent": 1.5,
-        "mean_history": 12.0,
-    },
-    "small": {
-        "n_users": 5_000,
-        "n_items": 1_000,
-        "n_tastes": 8,
-        "taste_strength": 2.8,
-        "popularity_exponent": 1.45,
-        "mean_history": 30.0,
-    },
-    "medium": {
-        "n_users": 60_000,
-        "n_items": 5_000,
-        "n_tastes": 12,
-        "taste_strength": 2.5,
-        "popularity_exponent": 1.1,
-    },
-    "paper": {},
+SIZES = {
+    "tiny": ServiceConfig(300, 120, 4, 3.0, 1.5, mean_history=12.0),
+    "small": ServiceConfig(5_000, 1_000, 8, 2.8, 1.45, mean_history=30.0),
+    "medium": ServiceConfig(60_000, 5_000, 12, 2.5, 1.1),
+    "paper": ServiceConfig(),
 }
-"""Changes to the defaults. A history is a larger part of a small catalogue, which flattens
+"""Settings by size. A history is a larger part of a small catalogue, which flattens
 popularity, and fewer users reveal less about taste: the settings compensate for both."""
 
 
@@ -134,14 +85,9 @@ popularity, and fewer users reveal less about taste: the settings compensate for
 class ItemTable:
     """The items, (n_items,) each."""
 
-    name: NDArray[np.object_]
-    """Such as "Show 00123"."""
-
-    kind: NDArray[np.object_]
-    """Either "show" or "movie"."""
-
-    episodes: NDArray[np.int32]
-    """At least 2 for a show, 1 for a movie."""
+    name: NDArray[np.object_]  # such as "Show 00123"
+    kind: NDArray[np.object_]  # "show" or "movie"
+    episodes: NDArray[np.int32]  # at least 2 for a show, 1 for a movie
 
 
 @dataclass(frozen=True)
@@ -163,8 +109,7 @@ class SimulatedService:
     on average, than `preferences` does; `service_files.limits` measures how well that is.
 
     Attributes:
-        config: The settings.
-        seed: Same settings and seed, same data.
+        config, seed: Same settings and seed, same data.
         items: Names, kinds and episodes of the items.
         log_popularity: The same for all users, 0 for the most popular item, (n_items,).
         places: Unit vectors, (n_items, n_tastes).
@@ -173,8 +118,7 @@ class SimulatedService:
     """
 
     def __init__(self, config: ServiceConfig | None = None, *, seed: int = 0) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must be at least 0, got {seed}")
+        check_at_least(0, seed=seed)
         self.config = config = config or ServiceConfig()
         self.seed = seed
         # Users and items have streams of their own; every unit of users gets one more in _watch.
@@ -196,18 +140,15 @@ class SimulatedService:
 
     def affinities(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
         """The part of the preferences that is taste, standard normal over users, (n, n_items)."""
-        affinities: NDArray[np.float32] = self.tastes[users] @ self.places.T
-        return affinities
+        return np.asarray(self.tastes[users] @ self.places.T)
 
     def blocks(self, block_size: int = 65_536) -> Iterator[Watched]:
         """Simulate all users in order, in blocks.
 
-        Args:
-            block_size: Users per block, rounded up to a multiple of `USERS_PER_UNIT`. It does not
-                affect the data.
+        The size of a block is rounded up to a multiple of `USERS_PER_UNIT`. It does not affect
+        the data.
         """
-        if block_size < 1:
-            raise ConfigError(f"block_size must be at least 1, got {block_size}")
+        check_at_least(1, block_size=block_size)
         n_units = -(-self.config.n_users // USERS_PER_UNIT)
         units_per_block = -(-block_size // USERS_PER_UNIT)
         with ThreadPoolExecutor(min(available_threads(), MAX_THREADS)) as pool:
@@ -215,18 +156,11 @@ class SimulatedService:
                 units = range(first, min(first + units_per_block, n_units))
                 with threadpool_limits(1, "blas"):  # units use the threads
                     parts = list(pool.map(self._watch, units))
-                yield Watched(
-                    np.concatenate([part.user for part in parts]),
-                    np.concatenate([part.item for part in parts]),
-                    np.concatenate([part.count for part in parts]),
-                )
+                columns = zip(*(vars(part).values() for part in parts), strict=True)
+                yield Watched(*(np.concatenate(column) for column in columns))
 
     def interactions(self, blocks: Iterable[Watched] | None = None) -> Interactions:
-        """All counts in memory, sparse; items that nobody watched are empty columns.
-
-        Args:
-            blocks: All blocks in order, if they are at hand; None simulates them.
-        """
+        """All counts, sparse, of these blocks or of new ones; unwatched items are empty columns."""
         blocks = self.blocks() if blocks is None else blocks
         pairs = [(block.count, block.item) for block in blocks]
         count, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
@@ -236,10 +170,7 @@ class SimulatedService:
         return Interactions(counts, np.arange(n_users), np.arange(n_items), self.items.name)
 
     def draw_counts(
-        self,
-        items: NDArray[np.integer],
-        affinities: NDArray[np.floating],
-        rng: np.random.Generator,
+        self, items: NDArray[np.integer], affinities: NDArray[np.floating], rng: np.random.Generator
     ) -> NDArray[np.int32]:
         """How often users watch an item: the episodes they saw, and those they saw again.
 
