@@ -30,10 +30,9 @@ from accuracy_sets import QUICK, SETS, AccuracySet
 from nested import Choice, Judgement, choose, judge
 from threadpoolctl import threadpool_limits
 
-from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
-from cfnade.compare.registry import CONTENDERS, contender
+from cfnade.compare.registry import CONTENDERS, cfnade, contender
 from cfnade.errors import TrainingError
 
 ROOT = Path(__file__).parent.parent

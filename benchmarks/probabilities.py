@@ -19,9 +19,9 @@ import numpy as np
 from results import OUTCOMES, ROOT
 
 from cfnade import ImplicitCFNADE, Interactions, hold_out, read_interactions
-from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import compare
 from cfnade.compare.plots import reliability_plot, save_figure
+from cfnade.compare.registry import cfnade
 from cfnade.compare.reliability import judge_probabilities
 
 NAMES = ("online-retail", "lastfm-2k", "ml-100k", "movietweetings-100k")

@@ -5,32 +5,23 @@ import sys
 import numpy as np
 import pytest
 
-from cfnade.baselines.support import (
-    check_stops,
-    checked_histories,
-    copy_at,
-    library,
-    plain_csr,
-)
+from cfnade.baselines.support import Iterative, checked_histories, library, plain_csr, stretches
 from cfnade.errors import ConfigError, DataError, MissingExtraError
 
 
 @pytest.mark.parametrize("stops", [[], [0], [2, 2], [3, 1]])
 def test_stops_must_ascend_from_at_least_one(stops) -> None:
-    check_stops([1, 2, 7])
+    assert stretches([1, 2, 7]) == [(1, 1), (2, 1), (7, 5)]
     with pytest.raises(ConfigError, match="at least 1 and ascending"):
-        check_stops(stops)
+        stretches(stops)
 
 
 def test_a_copy_leaves_the_model_as_it_is() -> None:
-    class Model:
+    class Model(Iterative):
         iterations = 5
 
-        def fits(self, counts, iterations):
-            raise NotImplementedError
-
     model = Model()
-    fitted = copy_at(model, 3, weights_=1.0)
+    fitted = model.copy_at(3, weights_=1.0)
     assert (fitted.iterations, fitted.weights_) == (3, 1.0)
     assert model.iterations == 5 and not hasattr(model, "weights_")
 

@@ -7,11 +7,10 @@ import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.baselines import EASE, IMF, Popularity
-from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import compare
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
-from cfnade.compare.registry import CONTENDERS, contender
+from cfnade.compare.registry import CONTENDERS, cfnade, contender
 from cfnade.data.datasets import complete_journey
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError

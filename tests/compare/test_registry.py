@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade import ImplicitCFNADE
+from cfnade.answer.probability import Calibrator
 from cfnade.baselines import ItemKNN
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import (
+    CFNADE_GRID,
     CONTENDERS,
+    cfnade,
     contender,
     ials_regularization,
     named_contenders,
@@ -22,6 +26,7 @@ from cfnade.errors import ConfigError
 from cfnade.metrics.search import Validation
 from tests.networks import group_counts
 
+SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
 BASELINES = [name for name in CONTENDERS if not name.startswith("cfnade")]
 
 
@@ -109,3 +114,32 @@ def test_a_registry_may_have_more_models() -> None:
     assert "mine" not in named_contenders("all", 0, registry)
     with pytest.raises(ConfigError, match="no model 'mine'"):
         contender("mine")
+
+
+def test_the_values_of_the_default_recipe_are_in_the_grid() -> None:
+    params = ImplicitCFNADE().get_params()
+    for name in ("alpha", "dropout"):
+        assert params[f"recipe__{name}"] in CFNADE_GRID[name]
+
+
+def test_a_trial_is_a_fit_judged_on_validation_and_passes_its_calibrator_on() -> None:
+    validation = Protocol(Interactions.from_matrix(group_counts())).validation
+    (trial,) = cfnade(3, grid={}, start=SMALL).search(validation, max_trials=5).trials
+    model = ImplicitCFNADE(**SMALL, random_state=3)
+    model.fit(validation.train, validation=validation.held_out)
+    assert trial.cost == model.validation_mpr_
+    assert trial.settings["max_epochs"] == model.best_epoch_
+    assert isinstance(trial.extra, Calibrator)
+
+
+def test_the_search_walks_along_the_grid_from_the_plan_and_the_final_fit_is_as_long() -> None:
+    validation = Protocol(Interactions.from_matrix(group_counts())).validation
+    entrant = cfnade(grid={"alpha": (3.0, 30.0), "item_l2": (0.02, 0.8)}, start=SMALL)
+    search = entrant.search(validation, max_trials=4)
+    plan = ImplicitCFNADE(**SMALL).plan(validation.train)
+    first = search.trials[0].settings
+    assert (first["alpha"], first["item_l2"]) == (30.0, plan.training.item_l2)
+    assert first["recipe__start"] == "factors" and first["readout__direct_gain"] > 0
+    fitted = entrant.fit(validation.train, search.best.settings, None)
+    assert fitted.best_epoch_ == search.best.settings["max_epochs"]
+    assert fitted.readout_.direct_gain == search.best.settings["readout__direct_gain"]

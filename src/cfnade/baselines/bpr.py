@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines.gradient_factors import KnownUsers, factors_at_stops, logistic_weights
-from cfnade.baselines.support import (
-    check_stops,
-    checked_histories,
-    copy_at,
-    fit_to_end,
-    library,
-    plain_csr,
-)
-from cfnade.checks import check_above_zero, check_whole
+from cfnade.baselines.gradient_factors import GradientFactors, logistic_weights
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 
 _NEW_USER_PAIRS = 50  # drawn for each item of a new history
 
 
 @dataclass(eq=False)
-class BPR:
+class BPR(GradientFactors):
     """Scores `x_u . y_i + b_i`, trained to rank liked items before others.
 
     "BPR: Bayesian Personalized Ranking from Implicit Feedback" maximises
@@ -53,41 +45,14 @@ class BPR:
     regularization: float = 0.01
     iterations: int = 60
     random_state: int = 0
-    item_factors_: NDArray[np.float32] = field(init=False, repr=False)
-    user_factors_: NDArray[np.float32] = field(init=False, repr=False)
-    _known: KnownUsers = field(init=False, repr=False)
     _pair_ends: NDArray[np.int64] = field(init=False, repr=False)
 
-    def fit(self, counts: CountMatrix) -> BPR:
-        """Learn the factors from sparse counts, (n_users, n_items); a count above 0 is a like."""
-        return fit_to_end(self, counts)
-
-    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[BPR]:
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""
-        check_whole("factors", self.factors, 1)
-        check_above_zero(learning_rate=self.learning_rate, regularization=self.regularization)
-        check_stops(iterations)
-        make = library("implicit.cpu.bpr", "the BPR baseline").BayesianPersonalizedRanking
-        settings = {
-            "factors": self.factors,
-            "learning_rate": self.learning_rate,
-            "regularization": self.regularization,
-            "random_state": self.random_state,
-        }
         counts = as_count_matrix(counts)
-        kept = factors_at_stops("BPR", make, settings, plain_csr(counts, 1.0), iterations)
-        shared = {
-            "_known": KnownUsers(counts),
-            "_pair_ends": np.cumsum(np.bincount(counts.indices, minlength=counts.shape[1])),
-        }
-        for stop, (users, items) in zip(iterations, kept, strict=True):
-            yield copy_at(self, stop, user_factors_=users, item_factors_=items, **shared)
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Score every item for every history; see `Scorer`."""
-        histories = checked_histories(histories, len(self.item_factors_))
-        users = self._known.vectors(histories, self.user_factors_, self._new_user)
-        return np.asarray(users @ self.item_factors_.T)
+        pair_ends = np.cumsum(np.bincount(counts.indices, minlength=counts.shape[1]))
+        path, learned = "implicit.cpu.bpr.BayesianPersonalizedRanking", {"_pair_ends": pair_ends}
+        yield from self._train(path, counts, 1.0, iterations, learned)
 
     def _new_user(self, history: CountMatrix) -> NDArray[np.float32]:
         """The best vector for one history, (factors + 1,)."""

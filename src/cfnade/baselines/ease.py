@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,36 @@ from cfnade.errors import TrainingError
 _ONE_THREAD_ITEMS = 5_000  # one thread inverts a matrix of these in a second or two
 
 
+class _ItemItem:
+    """A linear model of likes: `scores = x B`."""
+
+    regularization: float
+    max_memory_gb: float
+    item_weights_: NDArray[np.float32]
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Score every item for every history; see `Scorer`."""
+        histories = checked_histories(histories, len(self.item_weights_))
+        return np.asarray(likes_of(histories) @ self.item_weights_)
+
+    def _solve(self, counts: CountMatrix, dropout: float) -> Self:
+        check_above_zero(regularization=self.regularization)
+        check_share(dropout=dropout)
+        counts = as_count_matrix(counts)
+        n_items = counts.shape[1]
+        needed_gb = 4 * n_items**2 / 1e9  # one float32 array of items by items
+        if needed_gb > self.max_memory_gb:
+            raise TrainingError(
+                f"{type(self).__name__} needs {needed_gb:.1f} GB for {n_items:,} items, above "
+                f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise the limit if the "
+                "machine has the memory"
+            )
+        self.item_weights_ = item_item_weights(counts, self.regularization, dropout)
+        return self
+
+
 @dataclass(eq=False)
-class EASE:
+class EASE(_ItemItem):
     """Predicts each item from the user's other items: `scores = x B`, x binary.
 
     B minimises `|X - X B|^2 + regularization * |B|^2` with a zero diagonal:
@@ -38,26 +67,14 @@ class EASE:
 
     regularization: float = 200.0
     max_memory_gb: float = 2.0
-    item_weights_: NDArray[np.float32] = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> EASE:
-        """Solve for B from sparse counts, (n_users, n_items); a count above 0 is a like.
-
-        Raises:
-            ConfigError: If a setting is invalid.
-            TrainingError: If the catalogue is too large, or the regularization too small to
-                invert the matrix.
-        """
-        self.item_weights_ = _solve("EASE", counts, self.regularization, 0.0, self.max_memory_gb)
-        return self
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Score every item for every history; see `Scorer`."""
-        return _scores(histories, self.item_weights_)
+        """Solve for B from sparse counts, (n_users, n_items); a count above 0 is a like."""
+        return self._solve(counts, 0.0)
 
 
 @dataclass(eq=False)
-class EDLAE:
+class EDLAE(_ItemItem):
     """Predicts each item from a history with a part of it hidden: `scores = x B`, x binary.
 
     The emphasised denoising linear autoencoder ("Autoencoders that don't overfit towards the
@@ -78,60 +95,14 @@ class EDLAE:
     regularization: float = 200.0
     dropout: float = 0.33
     max_memory_gb: float = 2.0
-    item_weights_: NDArray[np.float32] = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> EDLAE:
         """Solve for B, as EASE does."""
-        self.item_weights_ = _solve(
-            "EDLAE", counts, self.regularization, self.dropout, self.max_memory_gb
-        )
-        return self
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Score every item for every history; see `Scorer`."""
-        return _scores(histories, self.item_weights_)
-
-
-def _solve(
-    model: str, counts: CountMatrix, regularization: float, dropout: float, max_memory_gb: float
-) -> NDArray[np.float32]:
-    check_above_zero(regularization=regularization)
-    check_share(dropout=dropout)
-    counts = as_count_matrix(counts)
-    n_items = counts.shape[1]
-    needed_gb = 4 * n_items**2 / 1e9  # one float32 array of items by items
-    if needed_gb > max_memory_gb:
-        raise TrainingError(
-            f"{model} needs {needed_gb:.1f} GB for {n_items:,} items, above "
-            f"max_memory_gb={max_memory_gb:g}; drop rare items, or raise the limit if the machine "
-            "has the memory"
-        )
-    return item_item_weights(counts, regularization, dropout)
-
-
-def _scores(histories: CountMatrix, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(likes_of(checked_histories(histories, len(weights))) @ weights)
+        return self._solve(counts, self.dropout)
 
 
 def item_item_weights(counts: csr_array, l2: float, dropout: float = 0.0) -> NDArray[np.float32]:
-    """How much each item of a history speaks for each other item: EASE, or EDLAE with dropout.
-
-    With `P = inv(X^T X + diag(l2 + n p / (1 - p)))`, X binary, n the items' numbers of watchers
-    and p the dropout, `B = -P / diag(P)` by column, with a zero diagonal. It is the best linear
-    prediction of each item from a history of which the share p is hidden (Steck 2019, 2020). All
-    of it happens in one float32 array.
-
-    Args:
-        counts: Sparse, (n_users, n_items).
-        l2: Strength of the L2 penalty, above 0.
-        dropout: Share of the history that is hidden; 0 gives EASE.
-
-    Returns:
-        B, (n_items, n_items): row is the item of the history, column the one predicted.
-
-    Raises:
-        TrainingError: If l2 is too small to invert the matrix.
-    """
+    """B of EDLAE, or of EASE without dropout, (n_items, n_items), made in one float32 array."""
     P = shared_watchers(counts)
     diagonal = np.diag_indices_from(P)
     P[diagonal] += l2 + P[diagonal] * (dropout / (1.0 - dropout))

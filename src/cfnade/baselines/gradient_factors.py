@@ -1,60 +1,97 @@
-"""What BPR and logistic MF share: `implicit`'s factors at several stops, and new users' vectors.
-
-Both learn a vector for each training user. A history from training gets that vector; any other
-history gets the vector that minimises the model's loss, given the item factors.
-"""
+"""What BPR and logistic MF share: training by `implicit`, and the vectors of new users."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from cfnade.baselines.support import library
+from cfnade.baselines.support import Iterative, checked_histories, library, plain_csr, stretches
+from cfnade.checks import check_above_zero, check_whole
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import TrainingError
-
-Factors = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Of users, (n_users, k), and of items, (n_items, k)."""
 
 _NEWTON_STEPS = 50
 
 
-def factors_at_stops(
-    name: str,
-    make: Callable[..., Any],
-    settings: dict[str, Any],
-    user_items: Any,
-    stops: Sequence[int],
-) -> list[Factors]:
-    """Fit a model of `implicit` on one thread and keep its factors at each stop.
+class GradientFactors(Iterative):
+    """A model of `implicit` that learns a vector for each training user.
 
-    `make` is its class and `settings` are without the iterations.
-
-    Raises:
-        TrainingError: If factors are not finite.
+    A history from training gets that vector. Any other history gets the vector that minimises the
+    model's loss, given the item factors.
     """
-    failure = library("implicit.recommender_base", name).ModelFitError
-    kept: list[Factors] = []
 
-    def keep(iteration: int, *ignored: Any) -> None:
-        if iteration + 1 in stops:
-            kept.append((model.user_factors.copy(), model.item_factors.copy()))
+    factors: int
+    learning_rate: float
+    regularization: float
+    random_state: int
+    item_factors_: NDArray[np.float32]
+    user_factors_: NDArray[np.float32]
+    _known: KnownUsers
 
-    with threadpool_limits(1, "blas"):  # implicit warns when BLAS has threads of its own
-        model = make(**settings, iterations=stops[-1], num_threads=1)
-        try:
-            model.fit(user_items, show_progress=False, callback=keep)
-        except failure as error:
-            raise TrainingError(
-                f"{name} ended in NaN; lower the learning rate (now {model.learning_rate:g}) or "
-                f"raise the regularization (now {model.regularization:g})"
-            ) from error
-    return kept
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Score every item for every history; see `Scorer`."""
+        histories = checked_histories(histories, len(self.item_factors_))
+        users = self._known.vectors(histories, self.user_factors_, self._new_user)
+        return np.asarray(users @ self.item_factors_.T)
+
+    def _new_user(self, history: CountMatrix) -> NDArray[np.float32]:
+        """The best vector for one history, empty or new, (k,)."""
+        raise NotImplementedError
+
+    def _train(
+        self,
+        path: str,
+        counts: CountMatrix,
+        weights: NDArray[np.float32] | float,
+        iterations: Sequence[int],
+        learned: dict[str, Any],
+        **settings: Any,
+    ) -> list[Self]:
+        """Train implicit's model (its path) on one thread, and return a copy of each stop.
+
+        `weights` are those of the pairs, `learned` are further attributes of the copies, and
+        `settings` are those that only this model has.
+        """
+        check_whole("factors", self.factors, 1)
+        check_above_zero(learning_rate=self.learning_rate, regularization=self.regularization)
+        stretches(iterations)  # refuses what does not ascend
+        name = type(self).__name__
+        module, _, kind = path.rpartition(".")
+        make = getattr(library(module, f"the {name} baseline"), kind)
+        failure = library("implicit.recommender_base", f"the {name} baseline").ModelFitError
+        known = KnownUsers(counts)
+        kept: list[Self] = []
+
+        def keep(iteration: int, *ignored: Any) -> None:
+            if iteration + 1 in iterations:
+                copied = self.copy_at(iteration + 1, _known=known, **learned)
+                copied.user_factors_ = model.user_factors.copy()
+                copied.item_factors_ = model.item_factors.copy()
+                kept.append(copied)
+
+        with threadpool_limits(1, "blas"):  # implicit warns when BLAS has threads of its own
+            model = make(
+                factors=self.factors,
+                learning_rate=self.learning_rate,
+                regularization=self.regularization,
+                random_state=self.random_state,
+                iterations=iterations[-1],
+                num_threads=1,
+                **settings,
+            )
+            try:
+                model.fit(plain_csr(counts, weights), show_progress=False, callback=keep)
+            except failure as error:
+                raise TrainingError(
+                    f"{name} ended in NaN; lower the learning rate (now {self.learning_rate:g}) or "
+                    f"raise the regularization (now {self.regularization:g})"
+                ) from error
+        return kept
 
 
 class KnownUsers:
@@ -71,13 +108,7 @@ class KnownUsers:
         trained: NDArray[np.float32],
         new_vector: Callable[[CountMatrix], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """A vector for each history, (n_histories, k).
-
-        Args:
-            histories: (n_histories, n_items).
-            trained: The vectors of the training users, (n_users, k).
-            new_vector: Gives the vector of an empty or new history, (1, n_items).
-        """
+        """A vector for each history, (n_histories, k): trained, (n_users, k), or a new one."""
         vectors = np.empty((histories.shape[0], trained.shape[1]), dtype=np.float32)
         for place, n_items in enumerate(np.diff(histories.indptr)):
             row = self._row_of.get(_key(histories, place)) if n_items else None
@@ -99,11 +130,10 @@ def logistic_weights(
     negative: NDArray[np.float32],
     l2: float,
 ) -> NDArray[np.float32]:
-    """The weights w of a weighted logistic regression on `s = features w + offset`, by Newton.
+    """The weights w, (k,), of a logistic regression on `s = features w + offset`, by Newton.
 
-    They minimise `sum(positive log(1 + e^-s) + negative log(1 + e^s)) + l2 / 2 |w|^2`.
-
-    Features are (n, k); offset, positive and negative are (n,); w is (k,).
+    They minimise `sum(positive log(1 + e^-s) + negative log(1 + e^s)) + l2 / 2 |w|^2`. Features
+    are (n, k); offset, positive and negative are (n,).
     """
     F = features.astype(np.float64)
     w = np.zeros(F.shape[1])

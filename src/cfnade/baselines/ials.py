@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from cfnade.baselines.support import (
-    check_stops,
-    checked_histories,
-    copy_at,
-    fit_to_end,
-    library,
-    rated_or_one,
-    threads_or_all,
-)
+from cfnade.baselines.support import Iterative, checked_histories, library, rated_or_one, stretches
 from cfnade.checks import check_above_zero, check_at_least, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import TrainingError
+from cfnade.threads import available_threads
 
 _FIRST_SPREAD = 0.1  # of the first factors, over the root of their number, as Rendle et al.
 
 
 @dataclass(eq=False)
-class IALS:
+class IALS(Iterative):
     """Scores `x_u . y_i`, each factor regularised by how much data it has.
 
     The loss ("Revisiting the Performance of iALS on Item Recommendation Benchmarks") is
@@ -74,34 +67,26 @@ class IALS:
     relative_rating_: RelativeRating = field(init=False, repr=False)
     item_factors_: NDArray[np.float32] = field(init=False, repr=False)
 
-    def fit(self, counts: CountMatrix) -> IALS:
-        """Learn the item factors from sparse counts, (n_users, n_items)."""
-        return fit_to_end(self, counts)
-
-    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[IALS]:
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""
         check_whole("factors", self.factors, 1)
         check_above_zero(alpha0=self.alpha0, regularization=self.regularization)
         check_at_least(0, nu=self.nu)
-        check_stops(iterations)
         counts = as_count_matrix(counts)
         relative_rating = self.relative_rating or RelativeRating().fit(counts)
-        trainer = self._trainer(
-            rated_or_one(counts, relative_rating, weigh_counts=self.weigh_counts)
-        )
-        done = 0
-        for stop in iterations:
+        weights = rated_or_one(counts, relative_rating, weigh_counts=self.weigh_counts)
+        trainer = self._trainer(weights)
+        for stop, n_more in stretches(iterations):
             with threadpool_limits(1, "blas"):  # irspack itself runs rows in parallel
-                for _ in range(stop - done):
+                for _ in range(n_more):
                     trainer.run_epoch()
-            done = stop
             factors = np.array(trainer.core_trainer.item, dtype=np.float32)
             if not np.isfinite(factors).all():
                 raise TrainingError(
                     f"iALS with {self.factors} factors ended in NaN; raise the regularization "
                     f"(now {self.regularization:g})"
                 )
-            yield copy_at(self, stop, relative_rating_=relative_rating, item_factors_=factors)
+            yield self.copy_at(stop, relative_rating_=relative_rating, item_factors_=factors)
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
@@ -119,7 +104,7 @@ class IALS:
     def _trainer(self, weights: Any) -> Any:
         """Irspack's trainer: conjugate gradients in training, exact in scoring."""
         ials = library("irspack.recommenders.ials", "the iALS baseline")
-        n_threads = threads_or_all(self.n_threads)
+        n_threads = self.n_threads or available_threads()
         trainer = ials.IALSTrainer(
             weights,
             n_components=self.factors,

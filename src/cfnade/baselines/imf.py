@@ -7,30 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-from cfnade.baselines.support import (
-    check_stops,
-    checked_histories,
-    copy_at,
-    fit_to_end,
-    library,
-    plain_csr,
-    threads_or_all,
-)
+from cfnade.baselines.support import Iterative, checked_histories, library, plain_csr, stretches
 from cfnade.checks import check_above_zero, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating, check_alpha, confidence
 from cfnade.errors import TrainingError
+from cfnade.threads import available_threads
 
 
 @dataclass(eq=False)
-class IMF:
+class IMF(Iterative):
     """Scores `x_u . y_i`, with factors that minimise the confidence-weighted squared error.
 
     The loss is `sum_ui c (like - x_u . y_i)^2 + regularization * (|x|^2 + |y|^2)` over all pairs,
@@ -66,24 +59,18 @@ class IMF:
     relative_rating_: RelativeRating = field(init=False, repr=False)
     als_: Any = field(init=False, repr=False)
 
-    def fit(self, counts: CountMatrix) -> IMF:
-        """Learn the item factors from sparse counts, (n_users, n_items)."""
-        return fit_to_end(self, counts)
-
-    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[IMF]:
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""
         check_alpha(self.alpha)
         check_whole("factors", self.factors, 1)
         check_above_zero(regularization=self.regularization)
-        check_stops(iterations)
         counts = as_count_matrix(counts)
         relative_rating = self.relative_rating or RelativeRating().fit(counts)
         confidences = _confidences(relative_rating, counts, self.alpha)
         als = self._new_als()
         failure = library("implicit.recommender_base", "the IMF baseline").ModelFitError
-        done = 0
-        for stop in iterations:
-            als.iterations = stop - done  # continues from the factors it has
+        for stop, n_more in stretches(iterations):
+            als.iterations = n_more  # continues from the factors it has
             try:
                 with threadpool_limits(1, "blas"):  # implicit itself runs users in parallel
                     als.fit(confidences, show_progress=False)
@@ -92,10 +79,9 @@ class IMF:
                     f"IMF with {self.factors} factors ended in NaN; raise the regularization "
                     f"(now {self.regularization:g}) or lower alpha"
                 ) from error
-            done = stop
             fitted_als = self._new_als()
             fitted_als.item_factors = als.item_factors.copy()
-            yield copy_at(self, stop, relative_rating_=relative_rating, als_=fitted_als)
+            yield self.copy_at(stop, relative_rating_=relative_rating, als_=fitted_als)
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
@@ -114,7 +100,7 @@ class IMF:
                 regularization=self.regularization,
                 alpha=1.0,  # the paper's alpha is in the data
                 use_gpu=False,
-                num_threads=threads_or_all(self.n_threads),
+                num_threads=self.n_threads or available_threads(),
                 random_state=self.random_state,
             )
 

@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines.support import checked_histories, library, rated_or_one, threads_or_all
+from cfnade.baselines.support import checked_histories, library, rated_or_one
 from cfnade.checks import check_choice, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
+from cfnade.threads import available_threads
 
 Similarity: TypeAlias = Literal["cosine", "tfidf", "bm25"]
 
@@ -59,7 +60,7 @@ class ItemKNN:
         }
         counts = as_count_matrix(counts)
         self.relative_rating_ = self.relative_rating or RelativeRating().fit(counts)
-        n_threads = threads_or_all(self.n_threads)
+        n_threads = self.n_threads or available_threads()
         knn = kinds[self.similarity](K=self.neighbours, num_threads=n_threads)
         with warnings.catch_warnings():  # implicit warns about its own weighting's sparse form
             warnings.simplefilter("ignore")

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines.gradient_factors import KnownUsers, factors_at_stops, logistic_weights
-from cfnade.baselines.support import (
-    check_stops,
-    checked_histories,
-    copy_at,
-    fit_to_end,
-    library,
-    plain_csr,
-)
-from cfnade.checks import check_above_zero, check_whole
+from cfnade.baselines.gradient_factors import GradientFactors, logistic_weights
+from cfnade.checks import check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating, check_alpha
 
 
 @dataclass(eq=False)
-class LogisticMF:
+class LogisticMF(GradientFactors):
     """Scores the logit of a like, `x_u . y_i + b_u + b_i`.
 
     "Logistic Matrix Factorization for Implicit Feedback Data" (NIPS workshop 2014) maximises
@@ -61,49 +54,20 @@ class LogisticMF:
     relative_rating: RelativeRating | None = None
     random_state: int = 0
     relative_rating_: RelativeRating = field(init=False, repr=False)
-    item_factors_: NDArray[np.float32] = field(init=False, repr=False)
-    user_factors_: NDArray[np.float32] = field(init=False, repr=False)
-    _known: KnownUsers = field(init=False, repr=False)
     _popularity: NDArray[np.float32] = field(init=False, repr=False)
 
-    def fit(self, counts: CountMatrix) -> LogisticMF:
-        """Learn the factors from sparse counts, (n_users, n_items)."""
-        return fit_to_end(self, counts)
-
-    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[LogisticMF]:
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""
         check_alpha(self.alpha)
-        check_whole("factors", self.factors, 1)
         check_whole("negatives", self.negatives, 1)
-        check_above_zero(regularization=self.regularization, learning_rate=self.learning_rate)
-        check_stops(iterations)
-        make = library("implicit.lmf", "logistic MF").LogisticMatrixFactorization
-        settings = {
-            "factors": self.factors,
-            "learning_rate": self.learning_rate,
-            "regularization": self.regularization,
-            "neg_prop": self.negatives,
-            "random_state": self.random_state,
-        }
         counts = as_count_matrix(counts)
         relative_rating = self.relative_rating or RelativeRating().fit(counts)
-        ratings = relative_rating.transform(counts)
-        weights = plain_csr(ratings, self.alpha * ratings.data)
-        kept = factors_at_stops("logistic MF", make, settings, weights, iterations)
+        weights = self.alpha * relative_rating.transform(counts).data
         n_users = np.bincount(counts.indices, minlength=counts.shape[1])
-        shared = {
-            "relative_rating_": relative_rating,
-            "_known": KnownUsers(counts),
-            "_popularity": np.asarray(n_users / max(counts.nnz, 1), dtype=np.float32),
-        }
-        for stop, (users, items) in zip(iterations, kept, strict=True):
-            yield copy_at(self, stop, user_factors_=users, item_factors_=items, **shared)
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Score every item for every history; see `Scorer`."""
-        histories = checked_histories(histories, len(self.item_factors_))
-        users = self._known.vectors(histories, self.user_factors_, self._new_user)
-        return np.asarray(users @ self.item_factors_.T)
+        popularity = np.asarray(n_users / max(counts.nnz, 1), dtype=np.float32)
+        learned = {"relative_rating_": relative_rating, "_popularity": popularity}
+        path = "implicit.lmf.LogisticMatrixFactorization"
+        yield from self._train(path, counts, weights, iterations, learned, neg_prop=self.negatives)
 
     def _new_user(self, history: CountMatrix) -> NDArray[np.float32]:
         """The best vector for one history, (factors + 2,)."""

@@ -70,8 +70,7 @@ class LRec:
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
         F = self.features_  # (n_items, rank)
-        histories = checked_histories(histories, len(F))
-        likes = likes_of(histories)
+        likes = likes_of(checked_histories(histories, len(F)))
         if self.loss == "squared":
             weights = (likes @ F) / (self.lengths_ + np.float32(self.regularization))
             return np.asarray(weights @ F.T)

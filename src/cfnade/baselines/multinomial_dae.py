@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines.support import check_stops, checked_histories, copy_at, fit_to_end
+from cfnade.baselines.support import Iterative, checked_histories, stretches
 from cfnade.beyond.direct import likes_of
 from cfnade.checks import check_above_zero, check_at_least, check_share, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
@@ -18,7 +18,7 @@ from cfnade.threads import limited_threads
 
 
 @dataclass(eq=False)
-class MultinomialDAE:
+class MultinomialDAE(Iterative):
     """Scores `V tanh(W x + b) + d`, with x the user's likes divided by their length.
 
     "Variational Autoencoders for Collaborative Filtering" (WWW 2018), its denoising autoencoder
@@ -50,18 +50,13 @@ class MultinomialDAE:
     n_threads: int | None = None
     weights_: tuple[NDArray[np.float32], ...] = field(init=False, repr=False)
 
-    def fit(self, counts: CountMatrix) -> MultinomialDAE:
-        """Learn the weights from sparse counts, (n_users, n_items); a count above 0 is a like."""
-        return fit_to_end(self, counts)
-
-    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[MultinomialDAE]:
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Train once and yield a fitted copy after each of these iterations; see `Iterative`."""
         check_whole("n_hidden", self.n_hidden, 1)
         check_whole("batch_size", self.batch_size, 1)
         check_at_least(0, weight_decay=self.weight_decay)
         check_above_zero(learning_rate=self.learning_rate)
         check_share(dropout=self.dropout)
-        check_stops(iterations)
         try:
             import torch
         except ImportError as error:
@@ -79,11 +74,8 @@ class MultinomialDAE:
         W, V = weight(n_items, self.n_hidden), weight(n_items, self.n_hidden)
         b = torch.zeros(self.n_hidden, requires_grad=True)
         d = torch.zeros(n_items, requires_grad=True)
-        groups: list[dict[str, Any]] = [
-            {"params": [W, V], "weight_decay": self.weight_decay},
-            {"params": [b, d]},
-        ]
-        adam = torch.optim.Adam(groups, lr=self.learning_rate, fused=True)
+        decayed: dict[str, Any] = {"params": [W, V], "weight_decay": self.weight_decay}
+        adam = torch.optim.Adam([decayed, {"params": [b, d]}], lr=self.learning_rate, fused=True)
 
         def run_epoch() -> None:
             order = torch.randperm(n_users, generator=generator).numpy()
@@ -103,20 +95,17 @@ class MultinomialDAE:
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 adam.step()
 
-        done = 0
-        for stop in iterations:
+        for stop, n_more in stretches(iterations):
             with limited_threads(self.n_threads):
-                for _ in range(stop - done):
+                for _ in range(n_more):
                     run_epoch()
-            done = stop
             weights = tuple(each.detach().numpy().copy() for each in (W, b, V, d))
-            yield copy_at(self, stop, weights_=weights)
+            yield self.copy_at(stop, weights_=weights)
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
         W, b, V, d = self.weights_
-        histories = checked_histories(histories, len(W))
-        x = likes_of(histories)
+        x = likes_of(checked_histories(histories, len(W)))
         lengths = np.diff(x.indptr)
         x.data /= np.sqrt(np.repeat(lengths, lengths)).astype(np.float32)
         hidden = np.tanh(x @ W + b)  # (n_users, n_hidden)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,8 @@ class Popularity:
     def fit(self, counts: CountMatrix) -> Popularity:
         """Count the users of each item in the counts, (n_users, n_items)."""
         counts = as_count_matrix(counts)
-        n_users_per_item = np.bincount(counts.indices, minlength=counts.shape[1])
-        self.n_users_per_item_ = n_users_per_item.astype(np.float32)
+        n_users = np.bincount(counts.indices, minlength=counts.shape[1])
+        self.n_users_per_item_ = n_users.astype(np.float32)
         return self
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
@@ -64,11 +65,8 @@ class RandomScorer:
         histories = checked_histories(histories, self.n_items_)
         items = histories.indices.astype(np.int64)  # one width whatever scipy chose
         scores = np.empty(histories.shape, dtype=np.float32)
-        for user, (start, end) in enumerate(
-            zip(histories.indptr[:-1], histories.indptr[1:], strict=True)
-        ):
+        for user, (start, end) in enumerate(pairwise(histories.indptr)):
             key = zlib.crc32(histories.data[start:end].tobytes(), zlib.crc32(items[start:end]))
-            scores[user] = np.random.default_rng([self.seed_, key]).random(
-                self.n_items_, dtype=np.float32
-            )
+            rng = np.random.default_rng([self.seed_, key])
+            scores[user] = rng.random(self.n_items_, dtype=np.float32)
         return scores

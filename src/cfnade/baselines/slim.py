@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.baselines.support import checked_histories, library, plain_csr, threads_or_all
+from cfnade.baselines.support import checked_histories, library, plain_csr
 from cfnade.beyond.direct import likes_of
 from cfnade.checks import check_above_zero
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.threads import available_threads
 
 
 @dataclass(eq=False)
@@ -50,7 +51,7 @@ class SLIM:
             l1_ratio=self.l1 / both,
             n_iter=self.max_passes,
             tol=self.tolerance,
-            n_threads=threads_or_all(self.n_threads),
+            n_threads=self.n_threads or available_threads(),
         )
         slim.learn()
         self.item_weights_ = slim.W.tocsr().astype(np.float32)

@@ -7,7 +7,7 @@ import importlib
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -15,52 +15,44 @@ from scipy.sparse import csr_matrix
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
-from cfnade.threads import available_threads
 
 
-class Iterative(Protocol):
+class Iterative:
     """A model that is trained for a number of iterations and can be copied on the way."""
 
     iterations: int
 
-    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Any]:
+    def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations, ascending.
 
         Each copy equals a model that was fitted for that many iterations, so choosing the
         number of iterations costs one fit.
         """
-        ...
+        raise NotImplementedError
+
+    def fit(self, counts: CountMatrix) -> Self:
+        """Learn from sparse counts, (n_users, n_items); a count above 0 is a like."""
+        for fitted in self.fits(counts, [self.iterations]):
+            self.__dict__.update(fitted.__dict__)
+        return self
+
+    def copy_at(self, iterations: int, **learned: Any) -> Self:
+        """A fitted copy after some iterations, with the attributes it learned."""
+        fitted = copy.copy(self)
+        fitted.__dict__.update(iterations=iterations, **learned)
+        return fitted
 
 
-Model = TypeVar("Model", bound=Iterative)
-
-
-def fit_to_end(model: Model, counts: CountMatrix) -> Model:
-    """Fit a model for its own number of iterations."""
-    for fitted in model.fits(counts, [model.iterations]):
-        model.__dict__.update(fitted.__dict__)
-    return model
-
-
-def copy_at(model: Model, iterations: int, **learned: Any) -> Model:
-    """A fitted copy of a model after some iterations, with the attributes it learned."""
-    fitted = copy.copy(model)
-    fitted.__dict__.update(iterations=iterations, **learned)
-    return fitted
-
-
-def check_stops(iterations: Sequence[int]) -> None:
-    """Refuse stops that do not ascend from at least 1."""
-    if not iterations or any(a >= b for a, b in pairwise([0, *iterations])):
+def stretches(iterations: Sequence[int]) -> list[tuple[int, int]]:
+    """Each stop with the iterations since the one before; stops must ascend from at least 1."""
+    found = [(stop, stop - before) for before, stop in pairwise([0, *iterations])]
+    if not found or min(length for _, length in found) < 1:
         raise ConfigError(f"iterations must be at least 1 and ascending, got {list(iterations)}")
+    return found
 
 
 def checked_histories(histories: CountMatrix, n_items: int) -> CountMatrix:
-    """Histories in the package's form.
-
-    Raises:
-        DataError: If they have another number of items than the model.
-    """
+    """Histories in the package's form; refuses another number of items than the model's."""
     histories = as_count_matrix(histories)
     if histories.shape[1] != n_items:
         raise DataError(
@@ -87,19 +79,10 @@ def rated_or_one(
 
 
 def library(module: str, purpose: str) -> Any:
-    """Import a module of `implicit` or `irspack`.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
+    """Import a module of `implicit` or `irspack`, or say how to install it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # irspack uses deprecated features of pydantic
             return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(module.partition(".")[0], "bench", purpose) from error
-
-
-def threads_or_all(n_threads: int | None) -> int:
-    """The number of threads; None stands for all available ones."""
-    return available_threads() if n_threads is None else n_threads

@@ -9,10 +9,9 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.options import Reading
-from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.compare.protocol import ProtocolConfig
-from cfnade.compare.registry import CONTENDERS, Registry, contender, named_contenders
+from cfnade.compare.registry import CONTENDERS, Registry, cfnade, contender, named_contenders
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
 from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError

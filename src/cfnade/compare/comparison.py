@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from cfnade.answer.probability import Calibrator
 from cfnade.compare.contender import Contender
@@ -21,37 +21,28 @@ from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
+# Strong models whose search takes no longer than CF-NADE's.
 DEFAULT_MODELS = ("popularity", "imf", "ials", "ease", "edlae", "cfnade")
-"""Strong models whose search takes no longer than CF-NADE's."""
-
 MAX_TRIALS = 10
-
-FEW_USERS = 20
-"""With fewer tested users, models are not compared with the best: chance would decide."""
+FEW_USERS = 20  # with fewer tested, models are not compared with the best: chance would decide
 
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of one model."""
+    """The figures of one model: metrics on test, and the settings chosen on validation."""
 
     model: str
     metrics: dict[str, float]
-    """On test; MPR in percent."""
+    """MPR in percent; `intervals` are 95 % bootstrap intervals over users."""
 
     intervals: dict[str, tuple[float, float]]
-    """95 % bootstrap interval over users."""
-
     fit_seconds: float
     search_seconds: float
     n_settings: int
     """Tried on validation."""
 
     validation_mpr: float
-    """With the chosen settings."""
-
     settings: dict[str, Any]
-    """Chosen on validation."""
-
     calibration: Calibration | None = None
     """How well its probabilities hold on test; None if it gives none."""
 
@@ -71,7 +62,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The figures of all models on one split."""
+    """The figures of all models on one split, lowest MPR first."""
 
     dataset: str
     n_users: int
@@ -79,7 +70,6 @@ class Comparison:
     n_pairs: int
     protocol: dict[str, Any]
     results: list[Result]
-    """Lowest MPR first."""
 
     def to_json(self) -> dict[str, Any]:
         """As the commands write it; the format is in docs/json.md."""
@@ -91,9 +81,7 @@ class JobProgress:
     """How far a comparison or sweep has come."""
 
     model: str
-    doing: str
-    """`search`, `fit` or `test`."""
-
+    doing: Literal["search", "fit", "test"]
     n_done: int = 0
     n_most: int = 0
     trial: Trial | None = None
@@ -158,7 +146,7 @@ def compare(
         raise TrainingError(f"none of the models could be fitted: {', '.join(models)}")
     n_tested = int(protocol.facts["n_test_users"])
     if n_tested >= FEW_USERS:
-        results = _with_distances(results, evaluations, protocol.config.seed)
+        _add_distances(results, evaluations, protocol.config.seed)
     else:
         logger.warning("only %s tested: too few to compare models", n_of(n_tested, "user"))
     results.sort(key=lambda result: result.metrics["mpr"])
@@ -175,14 +163,15 @@ def _enter(
         max_trials=max_trials,
         on_trial=lambda *done: notify(JobProgress(name, "search", *done)),
     )
+    best = search.best
     notify(JobProgress(name, "fit"))
     started = time.perf_counter()
-    fitted = candidate.fit(protocol.known, search.best.settings, protocol.relative_rating)
+    fitted = candidate.fit(protocol.known, best.settings, protocol.relative_rating)
     seconds = time.perf_counter() - started
     notify(JobProgress(name, "test"))
     evaluation, calibration = protocol.test(fitted), None
-    if isinstance(search.best.extra, Calibrator):
-        calibration = protocol.test_probabilities(fitted, search.best.extra)
+    if isinstance(best.extra, Calibrator):
+        calibration = protocol.test_probabilities(fitted, best.extra)
     result = Result(
         name,
         evaluation.metrics,
@@ -190,21 +179,16 @@ def _enter(
         round(seconds, 3),
         round(search.seconds, 3),
         len(search.trials),
-        search.best.cost,
-        search.best.settings,
+        best.cost,
+        best.settings,
         calibration,
     )
     return result, evaluation, fitted
 
 
-def _with_distances(
-    results: Sequence[Result], evaluations: Sequence[Evaluation], seed: int
-) -> list[Result]:
+def _add_distances(results: list[Result], evaluations: list[Evaluation], seed: int) -> None:
     """Add each model's difference to the best, by every metric."""
-    by_metric = {
-        metric: distances_to_best(evaluations, metric, rng=seed) for metric in results[0].metrics
-    }
-    return [
-        replace(result, to_best={metric: found[place] for metric, found in by_metric.items()})
-        for place, result in enumerate(results)
-    ]
+    for metric in results[0].metrics:
+        distances = distances_to_best(evaluations, metric, rng=seed)
+        for result, distance in zip(results, distances, strict=True):
+            result.to_best[metric] = distance

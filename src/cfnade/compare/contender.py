@@ -11,8 +11,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scorer import Scorer
 
-PATIENCE = 2
-"""Stops without a lower MPR after which a fit is not followed further."""
+PATIENCE = 2  # stops without a lower MPR, after which a fit is not followed further
 
 SearchBy = Callable[["Contender", Validation, int, OnTrial | None], Search]
 """A search of its own: contender, validation, most trials, and what to call after each."""
@@ -95,11 +94,9 @@ class Contender:
         if not self.stops:
             return validation.trial(settings, model.fit(validation.train))
         trials: list[Trial] = []
-        n_since_best = 0
         for fitted in model.fits(validation.train, self.stops):
             trials.append(validation.trial({**settings, "iterations": fitted.iterations}, fitted))
             best = min(trials, key=lambda trial: trial.cost)
-            n_since_best = 0 if best is trials[-1] else n_since_best + 1
-            if n_since_best >= PATIENCE:
+            if all(trial is not best for trial in trials[-PATIENCE:]):
                 break
         return replace(best, stops=tuple(trials))

@@ -6,6 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -14,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.compare.cfnade_contender import cfnade
 from cfnade.compare.comparison import Comparison, OnProgress, compare
-from cfnade.compare.contender import Contender
 from cfnade.compare.html_parts import Picture
 from cfnade.compare.plots import contrasting_items, count_histograms, training_plot
 from cfnade.compare.protocol import ProtocolConfig
-from cfnade.compare.registry import STRENGTHS, contender
+from cfnade.compare.registry import STRENGTHS, cfnade, contender
 from cfnade.compare.report import Known, Recommended, Report, Suggestions, Words, write_report
 from cfnade.compare.sweep import Sweep, sweep
 from cfnade.data.datasets import write_purchases
@@ -49,12 +48,7 @@ IMF_GRID: dict[str, Any] = {
 }
 IMF_START: dict[str, Any] = {"factors": 256, "alpha": 10.0, "strength": 20.0}
 CFNADE_GRID: dict[str, Any] = {"alpha": (1.0, 3.0, 10.0, 30.0, 100.0)}
-CFNADE_START: dict[str, Any] = {
-    "alpha": 30.0,
-    "item_l2": 0.05,
-    "dropout": 0.5,
-    "patience": 4,
-}
+CFNADE_START: dict[str, Any] = {"alpha": 30.0, "item_l2": 0.05, "dropout": 0.5, "patience": 4}
 SEARCH_NOTE = (
     "IMF and CF-NADE start at settings that longer searches on the validation pairs of this data "
     "set found, so a few trials are enough"
@@ -77,20 +71,16 @@ class Scale:
     """How large the demo is."""
 
     alphas: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
-    """Of Figure 2."""
-
-    max_trials: dict[str, int] = field(default_factory=lambda: {"imf": 10, "ease": 5, "cfnade": 3})
-    """Settings that each model may try in the comparison."""
+    """Of Figure 2, where IMF may try `max_trials_per_alpha` settings at each."""
 
     max_trials_per_alpha: int = 3
-    """Settings that IMF may try at each alpha."""
+    max_trials: dict[str, int] = field(default_factory=lambda: {"imf": 10, "ease": 5, "cfnade": 3})
+    """Settings that each model may try in the comparison."""
 
     n_households: int | None = None
     """Use the first ones; None uses all."""
 
     min_item_users: int = 5
-    """Leave out product types with fewer households."""
-
     cfnade: Mapping[str, Any] = field(default_factory=dict)
     """Changed settings of CF-NADE."""
 
@@ -109,16 +99,12 @@ QUICK = Scale(
 
 @dataclass(frozen=True)
 class Demo:
-    """The files and results of the demo."""
+    """The files and results of the demo: `results` has the figures of the report as JSON."""
 
     report: Path
     results: Path
-    """The same figures as JSON."""
-
     model: Path
     purchases: Path
-    """The event log; every command reads it."""
-
     comparison: Comparison
     sweep: Sweep
     suggestions: tuple[Suggestions, ...]
@@ -135,19 +121,8 @@ def run_demo(
 ) -> Demo:
     """Run the whole job and write `report.html`, `results.json`, `model` and `purchases.parquet`.
 
-    Args:
-        out: Folder to write to; created if it does not exist.
-        seed: Of the split and the models.
-        scale: How large the demo is.
-        on_stage: Called with a sentence when a stage begins.
-        on_progress: Called as comparison and sweep go on.
-
-    Returns:
-        Paths and results.
-
-    Raises:
-        MissingExtraError: If the data set, torch, implicit or matplotlib is not installed.
-        ConfigError: If the folder cannot be made.
+    The folder is created if it does not exist. `on_stage` is called with a sentence when a stage
+    begins, `on_progress` as comparison and sweep go on. Needs the packages in `NEEDED`.
     """
     started = time.perf_counter()
     announce = on_stage or (lambda sentence: None)
@@ -168,9 +143,15 @@ def run_demo(
 
     announce("Comparing the models: each is tuned on validation, then tested once")
     protocol = ProtocolConfig(seed=seed, validation_users=VALIDATION_USERS)
+    contenders = {
+        "popularity": contender("popularity", seed),
+        "imf": replace(contender("imf", seed), grid=IMF_GRID, start=IMF_START),
+        "ease": contender("ease", seed),
+        "cfnade": cfnade(seed, grid=CFNADE_GRID, start=CFNADE_START | dict(scale.cfnade)),
+    }
     comparison = compare(
         data,
-        _contenders(seed, scale),
+        contenders,
         dataset=DATASET,
         config=protocol,
         max_trials=scale.max_trials,
@@ -190,17 +171,21 @@ def run_demo(
     )
 
     announce("Fitting the final model on all pairs, with the chosen settings")
-    settings = {
-        **chosen["cfnade"],
-        "max_epochs": MAX_EPOCHS,  # early stopping finds their number again
-    }
+    settings = {**chosen["cfnade"], "max_epochs": MAX_EPOCHS}  # early stopping finds them again
     model = ImplicitCFNADE().set_params(**settings, random_state=seed).fit(data)
     model.save(model_folder, data={"name": DATASET})
-    suggestions = (_for_household(model, data), _for_made_up_history(model, data))
+    note = "Not in the data: a family with a baby and a taste for coffee, in four lines."
+    made_up = model.catalogue_.history(MADE_UP_HISTORY)
+    suggestions = (
+        _for_household(model, data),
+        _suggest(model, data, made_up, "A made-up history", note),
+    )
 
     seconds = time.perf_counter() - started
     facts = {"Search": SEARCH_NOTE, **_facts(seconds)}
-    training = _training(model)
+    mpr = "" if model.validation_mpr_ is None else f" with MPR {model.validation_mpr_:.2f} %"
+    alt = f"Training over {len(model.epochs_)} epochs; the best was {model.best_epoch_}{mpr}."
+    training = Picture(training_plot(model.epochs_, best_epoch=model.best_epoch_), alt)
     report = Report(TITLE, lead, comparison, WORDS, facts, histograms, swept, training, suggestions)
     write_report(page, report)
     outcome = {"comparison": comparison.to_json(), "sweep": swept.to_json(), "run": facts}
@@ -232,15 +217,6 @@ def _read(purchases: Path, scale: Scale) -> Interactions:
     return Interactions(data.counts[few], data.user_ids[few], data.item_ids)
 
 
-def _contenders(seed: int, scale: Scale) -> dict[str, Contender]:
-    return {
-        "popularity": contender("popularity", seed),
-        "imf": replace(contender("imf", seed), grid=IMF_GRID, start=IMF_START),
-        "ease": contender("ease", seed),
-        "cfnade": cfnade(seed, grid=CFNADE_GRID, start=CFNADE_START | dict(scale.cfnade)),
-    }
-
-
 def _histograms(data: Interactions) -> list[Picture]:
     """Figure 1 for two product types that differ in how often people buy them again."""
     items = contrasting_items(data)
@@ -258,29 +234,14 @@ def _histograms(data: Interactions) -> list[Picture]:
     return pictures
 
 
-def _training(model: ImplicitCFNADE) -> Picture:
-    figure = training_plot(model.epochs_, best_epoch=model.best_epoch_)
-    mpr = "" if model.validation_mpr_ is None else f" with MPR {model.validation_mpr_:.2f} %"
-    alt = f"Training over {len(model.epochs_)} epochs; the best was {model.best_epoch_}{mpr}."
-    return Picture(figure, alt)
-
-
 def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
     """For the household with the median number of product types."""
     n_items = np.diff(data.counts.indptr)
     row = int(np.argsort(n_items, kind="stable")[n_items.size // 2])
     note = (
-        f"Of the {n_items[row]:,} product types it bought, the most frequent. Below: product types "
-        "it has not bought yet."
+        f"Its most frequent product types, of {n_items[row]:,}. Below: some it has not bought yet."
     )
     return _suggest(model, data, data.counts[[row]], f"Household {data.user_ids[row]}", note)
-
-
-def _for_made_up_history(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
-    """For a history that is not in the data, given by names."""
-    history = model.catalogue_.history(MADE_UP_HISTORY)
-    note = "Not in the data: a family with a baby and a taste for coffee, in four lines."
-    return _suggest(model, data, history, "A made-up history", note)
 
 
 def _suggest(
@@ -306,10 +267,8 @@ def _suggest(
 def _facts(seconds: float) -> dict[str, str]:
     versions = {"Python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return {
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "Time": f"{seconds:.0f} seconds in total, on {n_of(available_threads(), 'thread')}",

@@ -23,12 +23,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table."""
+    """A cell of a table; `below` is in small print."""
 
     text: str
     below: str = ""
-    """In small print."""
-
     is_number: bool = True
     is_strong: bool = False
 

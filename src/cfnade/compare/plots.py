@@ -43,7 +43,6 @@ MODEL_LOOKS = {
     "popularity": ("Popularity", GREY, "v"),
     "random": ("Random", GREY, "x"),
 }
-"""Label, colour and marker of each model."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 10.0,
@@ -57,19 +56,15 @@ STYLE: dict[Any, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "legend.frameon": False,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    **{f"{part}.color": INK for part in ("text", "xtick", "ytick")},
+    **{f"axes.{part}color": INK for part in ("label", "edge")},
     "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.fonttype": "none",  # text stays text
 }
 
 MPR_LABEL = "Test MPR, % (lower is better)"
 MAX_BARS, MAX_TITLE = 60, 45
-WIDTH = 4.8
-"""Inches; on a phone the text is then about as large as that of the page."""
+WIDTH = 4.8  # inches; on a phone the text is then about as large as that of the page
 
 
 def model_looks(model: str) -> tuple[str, str, str]:
@@ -82,9 +77,6 @@ def canvas(*, rows: int = 1, height: float = 3.0) -> Iterator[tuple[Figure, list
     """An empty figure with its axes one below the other, in the style of the report.
 
     It is made without pyplot, so nothing global changes.
-
-    Raises:
-        MissingExtraError: If matplotlib is not installed.
     """
     try:
         import matplotlib as mpl
@@ -122,11 +114,7 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a .png or .svg file.
-
-    Raises:
-        ConfigError: If the file's name ends in something else.
-    """
+    """Write a figure to a .png or .svg file."""
     import matplotlib as mpl
 
     kind = Path(path).suffix.lower()
@@ -142,9 +130,6 @@ def contrasting_items(data: Interactions) -> tuple[int, int]:
 
     Of the tenth of the items with the most users, they have the lowest and the highest share of
     users with a count of 1; the mean count breaks ties.
-
-    Raises:
-        DataError: If fewer than two items have users.
     """
     item_of, count = data.counts.indices, data.counts.data
     n_users = np.bincount(item_of, minlength=data.n_items)
@@ -248,9 +233,8 @@ def reliability_plot(calibration: Calibration) -> Figure:
     looks = zip((BLUE, ORANGE, GREY), "osx", strict=True)
     with canvas(height=3.6) as (figure, [axes]):
         drawn = []
-        for (label, found), (color, marker) in zip(
-            reliabilities(calibration).items(), looks, strict=True
-        ):
+        kinds = reliabilities(calibration).items()
+        for (label, found), (color, marker) in zip(kinds, looks, strict=True):
             points = [point for point in found.points if min(point) > 0]
             if points:
                 axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
@@ -269,11 +253,7 @@ def reliability_plot(calibration: Calibration) -> Figure:
 
 
 def training_plot(epochs: Sequence[Epoch], *, best_epoch: int | None = None) -> Figure:
-    """Draw the loss of every epoch and its validation MPR, if any, with the best epoch marked.
-
-    Raises:
-        DataError: If there are no epochs.
-    """
+    """Draw the loss of every epoch and its validation MPR, if any, with the best epoch marked."""
     if not epochs:
         raise DataError("there are no epochs to draw; a loaded model has none")
     curves = [("Training loss", {epoch.number: epoch.loss for epoch in epochs}, ORANGE)]

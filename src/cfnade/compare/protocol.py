@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.answer.probability import Calibrator
-from cfnade.checks import check_number
+from cfnade.checks import check_choice, check_number
 from cfnade.compare.reliability import Calibration, judge_probabilities
 from cfnade.data.interactions import CountMatrix, Interactions, align, as_count_matrix
 from cfnade.data.ratings import RelativeRating
@@ -35,8 +35,7 @@ logger = logging.getLogger(__name__)
 
 RatingsFrom: TypeAlias = Literal["train", "all"]
 
-A_FEW = 0.01
-"""Share of pairs that may be exceptions when a fixed test part is classified."""
+A_FEW = 0.01  # share of pairs that may be exceptions when a fixed test part is classified
 
 _SPLIT_NOTES = {
     "events": "the test part repeats pairs of train, so validation is split by events too; use "
@@ -67,8 +66,6 @@ class ProtocolConfig:
     any other is split by pairs."""
 
     seed: int = 0
-    """Of the split."""
-
     candidates: Candidates = "unseen"
     """Rank items that are not in the user's history, or all items."""
 
@@ -77,10 +74,8 @@ class ProtocolConfig:
     little of the test into the training ratings."""
 
     def __post_init__(self) -> None:
-        if self.ratings_from not in ("train", "all"):
-            raise ConfigError(f"ratings_from must be train or all, got {self.ratings_from!r}")
-        if self.candidates not in ("unseen", "all"):
-            raise ConfigError(f"candidates must be unseen or all, got {self.candidates!r}")
+        check_choice("ratings_from", self.ratings_from, get_args(RatingsFrom))
+        check_choice("candidates", self.candidates, get_args(Candidates))
         if self.validation_by is not None:
             check_hold_out_by("validation_by", self.validation_by)
         for name in ("test_share", "validation_share"):
@@ -97,29 +92,12 @@ class Protocol:
         test: Interactions | None = None,
         config: ProtocolConfig | None = None,
     ) -> None:
-        """Split the data.
-
-        Args:
-            data: All counts, or the training part if there is a fixed test part.
-            test: A fixed test part; by default a part of each user's items is held out.
-            config: How.
-
-        Raises:
-            DataError: If nothing can be held out.
-        """
+        """Split the data; with a fixed test part, the data are the training part."""
         self.config = config = config or ProtocolConfig()
         self.facts: dict[str, Any] = {**asdict(config), "is_fixed_split": test is not None}
         """The facts of the split, for the record."""
         if test is None:
-            self._split = split_counts(
-                data.counts,
-                test_share=config.test_share,
-                validation_share=config.validation_share,
-                validation_by=config.validation_by or "pairs",
-                rng=config.seed,
-            )
-            self._split = _with_few_validated(self._split, config.validation_users, config.seed)
-            self.facts["validation_by"] = config.validation_by or "pairs"
+            self._split = self._random_split(data.counts)
         else:
             self._split = self._fixed_split(data, test)
         if self._split.validation.nnz == 0:
@@ -127,10 +105,8 @@ class Protocol:
                 "no user has enough items for a validation part, so no setting can be chosen: "
                 f"{MIN_ITEMS} must be left after the test is held out; use more data"
             )
-        self.facts |= {
-            f"n_{part}_pairs": int(getattr(self._split, part).nnz)
-            for part in ("train", "validation", "test")
-        }
+        for part in ("train", "validation", "test"):
+            self.facts[f"n_{part}_pairs"] = int(getattr(self._split, part).nnz)
         self.facts["n_test_users"] = int(np.count_nonzero(np.diff(self._split.test.indptr)))
         self.known = self._split.known
         """Train and validation together, for the final fit, (n_users, n_items)."""
@@ -139,59 +115,67 @@ class Protocol:
         if config.ratings_from == "all":
             everything = as_count_matrix(self.known + self._split.test)
             self.relative_rating = RelativeRating().fit(everything)
+        self.validation = Validation(
+            self._split.train, self._split.validation, self.relative_rating
+        )
+        """The data to choose settings on."""
+
+    def _random_split(self, counts: CountMatrix) -> Split:
+        """A part of each user's items for the test, and one of some users' for validation."""
+        config = self.config
+        by = self.facts["validation_by"] = config.validation_by or "pairs"
+        split = split_counts(
+            counts,
+            test_share=config.test_share,
+            validation_share=config.validation_share,
+            validation_by=by,
+            rng=config.seed,
+        )
+        rng = np.random.default_rng([config.seed, 1])  # apart from the split's own draws
+        validation = sample_users(split.validation, config.validation_users, rng)
+        return Split(as_count_matrix(split.known - validation), validation, split.test)
 
     def _fixed_split(self, data: Interactions, test: Interactions) -> Split:
         """The given test part, aligned with the rows and columns of the training part."""
         aligned = align(test, data)
         held_out = aligned.counts
+        no_user, no_item = aligned.n_unknown_user_pairs, aligned.n_unknown_item_pairs
         n_overlap = int(overlap(data.counts, held_out).nnz)
-        self.facts |= {
-            "n_unknown_user_pairs": aligned.n_unknown_user_pairs,
-            "n_unknown_item_pairs": aligned.n_unknown_item_pairs,
-            "n_overlap_pairs": n_overlap,
-        }
+        self.facts |= {"n_unknown_user_pairs": no_user, "n_unknown_item_pairs": no_item}
+        self.facts["n_overlap_pairs"] = n_overlap
         if self.config.candidates == "unseen":
             held_out = without_overlap(data.counts, held_out)
         if aligned.n_dropped_pairs:
             logger.warning(
-                "%s of %s are left out: %s with an unknown user, %s with an unknown item",
-                f"{aligned.n_dropped_pairs:,}",
-                n_of(test.n_pairs, "test pair"),
-                f"{aligned.n_unknown_user_pairs:,}",
-                f"{aligned.n_unknown_item_pairs:,}",
+                f"{aligned.n_dropped_pairs:,} of {n_of(test.n_pairs, 'test pair')} are left out: "
+                f"{no_user:,} with an unknown user, {no_item:,} with an unknown item"
             )
         if n_overlap:
             what = "left out" if self.config.candidates == "unseen" else "kept"
             logger.warning("%s also in train, %s", n_of(n_overlap, "test pair"), what)
         if held_out.nnz == 0:
             raise DataError(
-                f"nothing is left to test on: of {test.n_pairs} test pairs "
-                f"{aligned.n_unknown_user_pairs} have unknown users, "
-                f"{aligned.n_unknown_item_pairs} unknown items, and {n_overlap} are in train"
+                f"nothing is left to test on: of {test.n_pairs} test pairs {no_user} have unknown "
+                f"users, {no_item} unknown items, and {n_overlap} are in train"
             )
-        by = self.config.validation_by
-        if by is None and self.config.candidates == "unseen":
+        by = self.config.validation_by or "pairs"
+        if self.config.validation_by is None and self.config.candidates == "unseen":
             by = _split_by(data.counts, aligned.counts, n_overlap)
             if by != "pairs":
                 logger.warning(_SPLIT_NOTES[by])
-        self.facts["validation_by"] = by or "pairs"
+        self.facts["validation_by"] = by
         is_tested = np.diff(held_out.indptr) > 0  # (n_users,)
         if by == "sessions":
             self.facts["validation_share"] = _share_of(data.counts, aligned.counts, is_tested)
         train, validation = hold_out(
             data.counts,
             share=self.facts["validation_share"],
-            by=by or "pairs",
+            by=by,
             n_users=self.config.validation_users,
-            among=_users_to_validate(data.counts, is_tested, by or "pairs"),
+            among=_users_to_validate(data.counts, is_tested, by),
             rng=self.config.seed,
         )
         return Split(train, validation, held_out)
-
-    @property
-    def validation(self) -> Validation:
-        """The data to choose settings on."""
-        return Validation(self._split.train, self._split.validation, self.relative_rating)
 
     def test(self, scorer: Scorer) -> Evaluation:
         """Judge a final model."""
@@ -239,10 +223,3 @@ def _users_to_validate(
         logger.warning("no tested user has enough items, so other users are validated on")
         return has_enough
     return has_enough & is_tested
-
-
-def _with_few_validated(split: Split, n_users: int, seed: int) -> Split:
-    """Give the validation pairs of all but `n_users` users back to train."""
-    rng = np.random.default_rng([seed, 1])  # apart from the split's own draws
-    validation = sample_users(split.validation, n_users, rng)
-    return Split(as_count_matrix(split.known - validation), validation, split.test)

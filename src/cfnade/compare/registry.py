@@ -7,56 +7,105 @@ own papers, or ml-1m and lastfm-2k, would have them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from cfnade.baselines import (
-    BPR,
-    EASE,
-    EDLAE,
-    IALS,
-    IMF,
-    SLIM,
-    ItemKNN,
-    LogisticMF,
-    LRec,
-    MultinomialDAE,
-    Popularity,
-    RandomScorer,
-)
-from cfnade.compare.cfnade_contender import cfnade
+import cfnade.baselines as models
 from cfnade.compare.contender import Contender
 from cfnade.data.interactions import CountMatrix
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, TrainingError
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 
 Registry = Mapping[str, Callable[[int], Contender]]
 """By model name, what makes its contender from a seed."""
 
+# Of IMF, see `imf_regularization`.
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
-"""Of IMF, see `imf_regularization`."""
-
+# A second start of IMF and iALS, for few users: the usual strength would make them all alike.
 WEAK_START = {"strength": 3.0}
-"""A second start of IMF and iALS, for few users: the usual strength would make them all alike."""
+
+CFNADE_GRID: Mapping[str, Sequence[Any]] = {
+    "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0),
+    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+    "dropout": (0.0, 0.25, 0.5, 0.7),
+}
+
+
+def cfnade(
+    seed: int = 0,
+    recipe: str = "default",
+    grid: Mapping[str, Sequence[Any]] = CFNADE_GRID,
+    start: Mapping[str, Any] | None = None,
+) -> Contender:
+    """CF-NADE as a contender.
+
+    `start` are settings that differ from the recipe; the values at the start must be in the grid.
+    """
+    return Contender(
+        _make_cfnade,
+        {"recipe": recipe, **(start or {})},
+        grid,
+        fixed={"random_state": seed},
+        uses_ratings=True,
+        final={"validation_share": 0.0},  # for the number of epochs found in the search
+        search_by=_search_cfnade,
+    )
+
+
+def _make_cfnade(**settings: Any) -> ImplicitCFNADE:
+    return ImplicitCFNADE().set_params(**settings)
+
+
+def _search_cfnade(
+    contender: Contender, validation: Validation, max_trials: int, on_trial: OnTrial | None
+) -> Search:
+    """Search the grid; each fit finds its epochs and readout."""
+    plan = contender.model(contender.start, None).plan(validation.train)
+    usual = {**vars(plan.model), **vars(plan.training)}
+
+    def attempt(searched: dict[str, Any]) -> Trial:
+        # The final fit, on more pairs, has to start like the one that finds the epochs.
+        start = "random" if plan.factors is None else "factors"
+        settings = {**contender.start, **searched, "recipe__start": start}
+        model = contender.model(settings, validation.relative_rating)
+        model.fit(validation.train, validation=validation.held_out)
+        if model.validation_mpr_ is None:
+            raise TrainingError("CF-NADE was not validated; is there a validation part?")
+        chosen = {
+            **settings,
+            "item_l2": model.item_l2_,
+            "max_epochs": model.best_epoch_,
+            **{f"readout__{name}": value for name, value in asdict(model.readout_).items()},
+        }
+        metrics = validation.metrics(model)
+        return Trial(chosen, metrics["mpr"], metrics, extra=model.calibrator_)
+
+    return coordinate_search(
+        attempt,
+        {name: usual[name] for name in contender.grid},
+        contender.grid,
+        max_trials=max_trials,
+        on_trial=on_trial,
+    )
 
 
 def imf_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
-    """IMF's settings, with the regularisation in place of the strength.
+    """IMF's settings, with the regularisation `strength * sqrt(1 + alpha)`.
 
-    The best regularisation grows about as the root of 1 + alpha. The strength is the
-    regularisation divided by that root, so it can be searched apart from alpha.
+    The best one grows about as that root, so the strength can be searched apart from alpha.
     """
     root = math.sqrt(1.0 + settings["alpha"])
     return _in_place_of_strength(settings, round(settings["strength"] * root, 1))
 
 
 def ials_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
-    """IALS's settings, with the regularisation in place of the strength.
+    """IALS's settings, with a mean penalty of `strength * sqrt(alpha0)` whatever nu is.
 
-    The mean penalty of a factor is `strength * sqrt(alpha0)`, whatever nu and alpha0 are. With
-    `nu=0` and `alpha0 = 1 / alpha` that is IMF's `strength * sqrt(alpha)`, divided by alpha as
-    the whole loss is.
+    With `nu=0` and `alpha0 = 1 / alpha` that is IMF's, divided by alpha as the whole loss is.
     """
     alpha0, nu = settings["alpha0"], settings["nu"]
     n_users, n_items = counts.shape
@@ -68,10 +117,9 @@ def ials_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[s
 
 
 def lrec_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
-    """LRec's settings, with the regularisation in place of the strength.
+    """LRec's settings, with the strength as regularisation of the squared loss.
 
-    The curvature of the logistic loss is about the share of likes times that of the squared
-    loss, and so is its penalty.
+    The logistic loss has about the share of likes times its curvature, so also of its penalty.
     """
     strength = settings["strength"]
     if settings["loss"] == "logistic":
@@ -85,15 +133,15 @@ def _in_place_of_strength(settings: dict[str, Any], regularization: float) -> di
 
 
 CONTENDERS: Registry = {
-    "random": lambda seed: Contender(RandomScorer, fixed={"rng": seed}),
-    "popularity": lambda seed: Contender(Popularity),
+    "random": lambda seed: Contender(models.RandomScorer, fixed={"rng": seed}),
+    "popularity": lambda seed: Contender(models.Popularity),
     "ease": lambda seed: Contender(
-        EASE,
+        models.EASE,
         {"regularization": 1e3},
         {"regularization": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)},
     ),
     "imf": lambda seed: Contender(
-        IMF,
+        models.IMF,
         {"factors": 128, "alpha": 30.0, "strength": 20.0},
         {
             "strength": STRENGTHS,
@@ -107,7 +155,7 @@ CONTENDERS: Registry = {
         translate=imf_regularization,
     ),
     "ials": lambda seed: Contender(
-        IALS,
+        models.IALS,
         {"factors": 128, "alpha0": 0.03, "strength": 14.0, "nu": 1.0, "weigh_counts": True},
         {
             "strength": (3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0),
@@ -123,7 +171,7 @@ CONTENDERS: Registry = {
         translate=ials_regularization,
     ),
     "edlae": lambda seed: Contender(
-        EDLAE,
+        models.EDLAE,
         {"regularization": 300.0, "dropout": 0.5},
         {
             "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
@@ -131,15 +179,12 @@ CONTENDERS: Registry = {
         },
     ),
     "slim": lambda seed: Contender(
-        SLIM,
+        models.SLIM,
         {"l1": 1.0, "l2": 100.0},
-        {
-            "l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-            "l1": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
-        },
+        {"l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3), "l1": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)},
     ),
     "lrec": lambda seed: Contender(
-        LRec,
+        models.LRec,
         {"strength": 300.0, "loss": "squared"},
         {
             "strength": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
@@ -148,7 +193,7 @@ CONTENDERS: Registry = {
         translate=lrec_regularization,
     ),
     "knn": lambda seed: Contender(
-        ItemKNN,
+        models.ItemKNN,
         {"neighbours": 200, "similarity": "cosine", "weigh_counts": False},
         {
             "similarity": ("bm25", "cosine", "tfidf"),
@@ -158,7 +203,7 @@ CONTENDERS: Registry = {
         uses_ratings=True,
     ),
     "logistic-mf": lambda seed: Contender(
-        LogisticMF,
+        models.LogisticMF,
         {"factors": 64, "alpha": 3.0, "regularization": 3.0},
         {
             "regularization": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
@@ -170,7 +215,7 @@ CONTENDERS: Registry = {
         uses_ratings=True,
     ),
     "bpr": lambda seed: Contender(
-        BPR,
+        models.BPR,
         {"factors": 64, "learning_rate": 0.05, "regularization": 0.01},
         {
             "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1),
@@ -181,7 +226,7 @@ CONTENDERS: Registry = {
         fixed={"random_state": seed},
     ),
     "mult-dae": lambda seed: Contender(
-        MultinomialDAE,
+        models.MultinomialDAE,
         {"n_hidden": 200, "dropout": 0.5, "weight_decay": 0.0},
         {
             "dropout": (0.2, 0.35, 0.5, 0.65, 0.8),
@@ -202,11 +247,7 @@ CONTENDERS: Registry = {
 
 
 def contender(name: str, seed: int = 0, registry: Registry = CONTENDERS) -> Contender:
-    """Look up a contender by name.
-
-    Raises:
-        ConfigError: If there is no such model.
-    """
+    """Look up a contender by name; refuses unknown names."""
     if name not in registry:
         raise ConfigError(f"there is no model {name!r}; choose from {', '.join(registry)}")
     return registry[name](seed)
@@ -215,13 +256,7 @@ def contender(name: str, seed: int = 0, registry: Registry = CONTENDERS) -> Cont
 def named_contenders(
     text: str, seed: int = 0, registry: Registry = CONTENDERS
 ) -> dict[str, Contender]:
-    """The contenders of a comma-separated list of names.
-
-    `all` stands for every model of `CONTENDERS` but `random`.
-
-    Raises:
-        ConfigError: If there is no such model.
-    """
+    """The contenders of a comma-separated list; `all` is all of `CONTENDERS` but `random`."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         names += [each for each in CONTENDERS if each != "random"] if name == "all" else [name]

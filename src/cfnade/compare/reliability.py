@@ -14,14 +14,9 @@ from cfnade.data.splitting import sample_users
 from cfnade.errors import DataError
 from cfnade.scorer import Scorer
 
-N_BINS = 20
-"""Bins of the calibration error, with the same number of pairs each."""
-
-N_POINTS = 10
-"""Points of a reliability plot, with the same number of held-out pairs each."""
-
-MOST_PAIRS = 10_000_000
-"""Pairs judged at most; users are drawn at random."""
+N_BINS = 20  # of the calibration error, with the same number of pairs each
+N_POINTS = 10  # of a reliability plot, with the same number of held-out pairs each
+MOST_PAIRS = 10_000_000  # judged at most; users are drawn at random
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,7 @@ from string import Template
 from typing import Any
 
 from cfnade.compare.comparison import Comparison, Result
-from cfnade.compare.html_parts import (
-    Cell,
-    Picture,
-    definitions,
-    paragraph,
-    picture,
-    section,
-    table,
-)
+from cfnade.compare.html_parts import Cell, Picture, definitions, paragraph, picture, section, table
 from cfnade.compare.plots import comparison_plot, model_looks, reliability_plot, sweep_plot
 from cfnade.compare.reliability import reliabilities
 from cfnade.compare.sweep import Sweep
@@ -34,11 +26,6 @@ METRIC_LABELS = {
     "ndcg@100": "NDCG@100",
 }
 
-MPR_IN_A_SENTENCE = (
-    "Models are compared by MPR, the mean percentage ranking: how far down each user's ranked list "
-    "the held-out items stand, from 0 % (top) to 100 % (end). Lower is better; chance gives 50 %."
-)
-
 
 @dataclass(frozen=True)
 class Known:
@@ -51,14 +38,11 @@ class Known:
 
 @dataclass(frozen=True)
 class Recommended:
-    """A recommended item."""
+    """A recommended item: the probability that it is held out, and the share of users with it."""
 
     name: str
     probability: float
-    """That it is among the held-out items, in (0, 1)."""
-
     share: float
-    """Of all users who have the item, in (0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +66,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a report; empty parts are left out."""
+    """The content of a report; empty parts are left out. Histograms and sweep are Figures 1, 2."""
 
     title: str
     lead: str
@@ -94,11 +78,7 @@ class Report:
     """Further facts of the run: versions, seconds."""
 
     histograms: Sequence[Picture] = ()
-    """Figure 1."""
-
     sweep: Sweep | None = None
-    """Figure 2."""
-
     training: Picture | None = None
     """Loss and validation MPR of the model that recommends."""
 
@@ -106,11 +86,7 @@ class Report:
 
 
 def write_report(path: str | Path, report: Report) -> None:
-    """Write a report as one HTML file.
-
-    Raises:
-        MissingExtraError: If matplotlib is not installed.
-    """
+    """Write a report as one HTML file; this needs matplotlib."""
     Path(path).write_text(render(report), encoding="utf-8")
 
 
@@ -127,17 +103,11 @@ def render(report: Report) -> str:
         _training(report.training),
         _how_to_read(comparison, words),
     ]
-    opening = [
-        paragraph(report.lead, "lead"),
-        paragraph(MPR_IN_A_SENTENCE),
-        paragraph(headline(comparison), "headline"),
-    ]
     template = Template(files("cfnade.compare").joinpath("report.html").read_text("utf-8"))
-    return template.substitute(
-        title=escape(report.title),
-        opening="".join(opening),
-        sections="\n".join(filter(None, sections)),
-    )
+    body = "\n".join(filter(None, sections))
+    lead, best = paragraph(report.lead, "lead"), paragraph(headline(comparison), "headline")
+    title = escape(report.title)
+    return template.substitute(title=title, lead=lead, headline=best, sections=body)
 
 
 def headline(comparison: Comparison) -> str:
@@ -182,11 +152,8 @@ def _histograms(histograms: Sequence[Picture], words: Words) -> str:
         f"{words.users} whose count is no larger."
     )
     figures = (picture(p, f"histogram{number}") for number, p in enumerate(histograms))
-    return section(
-        "Figure 1: one count, two meanings",
-        paragraph(text),
-        f'<div class="pair">{"".join(figures)}</div>',
-    )
+    pair = f'<div class="pair">{"".join(figures)}</div>'
+    return section("Figure 1: one count, two meanings", paragraph(text), pair)
 
 
 def _comparison(comparison: Comparison) -> str:
@@ -260,13 +227,9 @@ def _calibration(comparison: Comparison) -> str:
             for label, kind in found.items()
         ],
     )
-    shown = Picture(reliability_plot(calibration), alt)
-    return section(
-        "How well the probabilities hold",
-        paragraph(text),
-        picture(shown, "calibration", caption, css="single"),
-        figures,
-    )
+    plot = Picture(reliability_plot(calibration), alt)
+    shown = picture(plot, "calibration", caption, css="single")
+    return section("How well the probabilities hold", paragraph(text), shown, figures)
 
 
 def _sweep(sweep: Sweep | None, comparison: Comparison) -> str:
@@ -326,15 +289,13 @@ def _training(training: Picture | None) -> str:
 def _how_to_read(comparison: Comparison, words: Words) -> str:
     best, n_ranked = comparison.results[0], _n_ranked(comparison)
     place = round(best.metrics["mpr"] / 100 * n_ranked)
-    return section(
-        "How to read MPR",
-        paragraph(
-            "MPR (Eq. 15 of the paper) is the mean over the held-out pairs, weighted by their "
-            f"relative rating. With {n_ranked:,} {words.items} in the list, an MPR of "
-            f"{_percent(best)} means that held-out {words.items} stand at about place {place:,} on "
-            "average, unusual choices included. Recall and NDCG judge the top of the list."
-        ),
+    text = (
+        "MPR (Eq. 15 of the paper) is the mean over the held-out pairs, weighted by their relative "
+        f"rating. With {n_ranked:,} {words.items} in the list, an MPR of {_percent(best)} means "
+        f"that held-out {words.items} stand at about place {place:,} on average, unusual choices "
+        "included. Recall and NDCG judge the top of the list."
     )
+    return section("How to read MPR", paragraph(text))
 
 
 def _n_ranked(comparison: Comparison) -> int:
@@ -364,5 +325,5 @@ def _label(model: str) -> str:
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    shown = {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in settings.items()}
-    return ", ".join(f"{name} {value}" for name, value in shown.items()) or "none"
+    shown = (f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in settings.items())
+    return ", ".join(shown) or "none"

@@ -22,23 +22,17 @@ SWEPT_MODELS = ("cfnade", "imf")
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One model at one alpha."""
+    """One model at one alpha; its settings are chosen on validation at this alpha."""
 
     model: str
     alpha: float
     mpr: float
-    """On test, in percent."""
+    """On test, in percent, with its 95 % bootstrap interval over users."""
 
     interval: tuple[float, float]
-    """95 % bootstrap interval over users."""
-
     validation_mpr: float
     n_settings: int
-    """Tried on validation at this alpha."""
-
     settings: dict[str, Any]
-    """Chosen on validation at this alpha."""
-
     fit_seconds: float
 
 
@@ -74,22 +68,8 @@ def sweep(
     epochs) are chosen on validation. The figure shows test MPR, as the paper's does; no alpha is
     chosen by it.
 
-    Args:
-        data: All counts, or the training part if `test` is given.
-        alphas: Rates of confidence.
-        models: Names, or contenders by name; each must have an alpha.
-        dataset: A name for the outcome.
-        test: A fixed test part.
-        config: How pairs are held out and judged.
-        settings: By model, settings to start from, such as those that a comparison chose.
-        max_trials: Settings that a model may try at each alpha.
-        on_progress: Called as the job goes on.
-
-    Returns:
-        The points of the figure.
-
-    Raises:
-        ConfigError: If there is no alpha, one is invalid, or a model has none.
+    Arguments are those of `compare`, and `settings` to start from by model, such as those that a
+    comparison chose. Every model must have an alpha, and may try `max_trials` settings at each.
     """
     if not alphas:
         raise ConfigError("a sweep needs at least one alpha")
@@ -105,22 +85,14 @@ def sweep(
             swept = _at_alpha(name, candidate, alpha, (settings or {}).get(name, {}))
             notify(JobProgress(f"{name} at alpha {alpha:g}", "search", done, len(alphas)))
             search = swept.search(protocol.validation, max_trials=max_trials)
+            cost, chosen = search.best.cost, search.best.settings
             started = time.perf_counter()
-            fitted = swept.fit(protocol.known, search.best.settings, protocol.relative_rating)
-            seconds = time.perf_counter() - started
-            evaluation = protocol.test(fitted)
-            points.append(
-                SweepPoint(
-                    name,
-                    alpha,
-                    evaluation.metrics["mpr"],
-                    evaluation.intervals["mpr"],
-                    search.best.cost,
-                    len(search.trials),
-                    search.best.settings,
-                    round(seconds, 3),
-                )
-            )
+            fitted = swept.fit(protocol.known, chosen, protocol.relative_rating)
+            seconds = round(time.perf_counter() - started, 3)
+            found = protocol.test(fitted)
+            mpr, interval = found.metrics["mpr"], found.intervals["mpr"]
+            n_tried = len(search.trials)
+            points.append(SweepPoint(name, alpha, mpr, interval, cost, n_tried, chosen, seconds))
     return Sweep(dataset, list(alphas), protocol.facts, points)
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -34,14 +34,13 @@ if TYPE_CHECKING:
     from cfnade.model.training import Epoch
 
 N_TRIALS = 30
-N_RANDOM = 8
-"""First trials, drawn at random before the sampler learns from results."""
+N_RANDOM = 8  # trials drawn at random before the sampler learns from results
+WARM_UP = 6  # epochs before a trial may be pruned: slow starters are often the best at the end
+STUDY = ".study"  # appended to the name of the settings file
 
-WARM_UP = 6
-"""Epochs before a trial may be pruned: slow starters are often the best at the end."""
 
-STUDY = ".study"
-"""Appended to the name of the settings file."""
+REMARKS = """Found by cfnade tune. Every fit finds its own number of epochs and readout.
+To use it: cfnade fit DATA --settings THIS --out MODEL"""
 
 
 class Range(NamedTuple):
@@ -66,31 +65,24 @@ smaller batches only trade time for accuracy."""
 
 @dataclass(frozen=True)
 class TuneTrial:
-    """One choice of settings and its result."""
+    """One choice of the searched settings and its result; number 1 is the recipe."""
 
     number: int
-    """From 1; the first is the recipe."""
-
     state: Literal["complete", "pruned", "failed"]
     mpr: float | None
     """On validation in percent, at the best epoch with the readout; None if not complete."""
 
     settings: dict[str, Any]
-    """The searched ones."""
-
     best_epoch: int | None
     seconds: float
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The outcome of a search."""
+    """The settings file, and all finished trials in order, those of earlier runs included."""
 
     file: Path
-    """The settings file."""
-
     trials: list[TuneTrial] = field(repr=False)
-    """All finished ones in order, those of earlier runs included."""
 
     @property
     def best(self) -> TuneTrial | None:
@@ -108,8 +100,6 @@ class Tuned:
 
 
 OnTuneEpoch: TypeAlias = Callable[[int, "Epoch"], None]
-"""Called after every epoch with the trial's number."""
-
 _Fit: TypeAlias = Callable[[Mapping[str, Any], Callable[["Epoch"], None]], ImplicitCFNADE]
 
 
@@ -192,10 +182,9 @@ def tune(
             _write(tuned, SettingsFile(changes, recipe, facts))
             if on_trial is not None:
                 on_trial(tuned)
-    if tuned.best is None and tuned.trials:
-        raise TrainingError(
-            f"none of {len(tuned.trials)} settings could be trained; see the log for why"
-        )
+    n_tried = len(tuned.trials)
+    if tuned.best is None and n_tried:
+        raise TrainingError(f"none of {n_tried} settings could be trained; see the log for why")
     if not out.exists():
         _write(tuned, SettingsFile(changes, recipe, facts))
     return tuned
@@ -221,14 +210,13 @@ def _run_trial(
     study: Study, usual: Mapping[str, Any], fit: _Fit, seed: int, notify: OnTuneEpoch | None
 ) -> None:
     """Choose settings, fit with them, and add the result to the study."""
-    from optuna import TrialPruned
-    from optuna.samplers import TPESampler
+    import optuna
     from optuna.trial import TrialState
 
     number = len(_finished(study)) + 1
     # A new sampler for every trial: a resumed search then continues as if never interrupted.
     drawn = np.random.SeedSequence([seed, number]).generate_state(1)
-    study.sampler = TPESampler(seed=int(drawn[0]), n_startup_trials=N_RANDOM)
+    study.sampler = optuna.samplers.TPESampler(seed=int(drawn[0]), n_startup_trials=N_RANDOM)
     if number == 1 and not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
         study.enqueue_trial({n: value for n, value in usual.items() if in_space(n, value)})
     trial = study.ask()
@@ -244,7 +232,7 @@ def _run_trial(
         if epoch.validation_mpr is not None:
             trial.report(epoch.validation_mpr, epoch.number)
             if trial.should_prune():
-                raise TrialPruned
+                raise optuna.TrialPruned
 
     state, mpr = TrialState.FAIL, None  # without an error: interrupted, as if it had not begun
     try:
@@ -253,7 +241,7 @@ def _run_trial(
             raise TrainingError("no epoch was validated; raise max_epochs or lower validate_every")
         trial.set_user_attr("best_epoch", model.best_epoch_)
         state, mpr = TrialState.COMPLETE, model.validation_mpr_
-    except TrialPruned:
+    except optuna.TrialPruned:
         state = TrialState.PRUNED
     except TrainingError as error:
         trial.set_user_attr("error", str(error))
@@ -286,7 +274,6 @@ def _finished(study: Study) -> list[TuneTrial]:
 def _open_study(out: Path, job: dict[str, Any], *, resume: bool) -> Study:
     """The study beside `out`, a new one or the one to resume; another job's is refused."""
     import optuna
-    from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
     from optuna.trial import TrialState
 
@@ -295,13 +282,13 @@ def _open_study(out: Path, job: dict[str, Any], *, resume: bool) -> Study:
         raise ConfigError(f"there is no search to resume, no {path}; leave out --resume")
     if not resume and path.exists():
         raise ConfigError(
-            f"there is a search in {path} already; continue it with --resume, or delete the file"
+            f"there is a search in {path} already; continue it with --resume, or delete it"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _drop_torn_line(path)
         study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(path))),
+            storage=optuna.storages.JournalStorage(JournalFileBackend(str(path))),
             study_name="cfnade",
             direction="minimize",
             load_if_exists=True,
@@ -339,14 +326,13 @@ def _interrupted_between_updates() -> Iterator[Callable[[], None]]:
     """
     pressed = threading.Event()
 
-    def on_signal(number: int, frame: object) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
-
     def check() -> None:
         if pressed.is_set():
             raise KeyboardInterrupt
+
+    def on_signal(number: int, frame: object) -> None:
+        check()
+        pressed.set()
 
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -373,12 +359,8 @@ def _write(tuned: Tuned, found: SettingsFile) -> None:
         "validation_mpr": round(best.mpr or 0.0, 4),
         "recipe_validation_mpr": None if first.mpr is None else round(first.mpr, 4),
     }
-    write_settings(
-        tuned.file,
-        SettingsFile({**found.settings, **best.settings}, found.recipe, search),
-        remarks="Found by cfnade tune. Every fit finds its own number of epochs and readout.\n"
-        "To use it: cfnade fit DATA --settings THIS --out MODEL",
-    )
+    chosen = replace(found, settings={**found.settings, **best.settings}, search=search)
+    write_settings(tuned.file, chosen, remarks=REMARKS)
 
 
 def _searched(search: Sequence[str] | None, changes: Mapping[str, Any]) -> list[str]:

@@ -18,17 +18,9 @@ _CHUNK = 50  # resamples per matrix product: 8 MB of draws at most
 def bootstrap_means(
     metrics: list[UserSums], *, n_bootstrap: int, rng: int | np.random.Generator
 ) -> NDArray[np.float64]:
-    """Means of the metrics over users drawn with replacement.
+    """Means of the metrics over users drawn with replacement, (n_bootstrap, n_metrics).
 
-    All metrics share the same draws, so differences between columns are paired.
-
-    Args:
-        metrics: Each of the same users.
-        n_bootstrap: Number of resamples.
-        rng: Seed or generator.
-
-    Returns:
-        (n_bootstrap, n_metrics).
+    All metrics are of the same users and share the draws, so differences of columns are paired.
     """
     rng = np.random.default_rng(rng)
     sums = np.stack([column for each in metrics for column in (each.total, each.weight)], axis=1)
@@ -48,27 +40,20 @@ def bootstrap_means(
 
 
 def paired_intervals(
-    metrics: list[UserSums],
-    reference: UserSums,
-    *,
-    n_bootstrap: int,
-    rng: int | np.random.Generator,
+    sums: list[UserSums], reference: UserSums, *, n_bootstrap: int, rng: int | np.random.Generator
 ) -> list[tuple[float, float]]:
     """95 % interval of the difference of each mean to that of a reference, on the same users.
 
     Two models share much of the spread between users, so these intervals are far narrower than
     the models' own suggest. A difference is significant if its interval does not contain 0.
-
-    Raises:
-        DataError: If the users differ.
     """
-    for each in metrics:
+    for each in sums:
         if not np.array_equal(each.weight, reference.weight):
             raise DataError(
                 f"the models were judged on other users or pairs ({each.weight.size} and "
                 f"{reference.weight.size} users); judge both models on one split"
             )
-    means = bootstrap_means([*metrics, reference], n_bootstrap=n_bootstrap, rng=rng)
+    means = bootstrap_means([*sums, reference], n_bootstrap=n_bootstrap, rng=rng)
     differences = means[:, :-1] - means[:, -1:]  # (n_bootstrap, n_metrics)
     return [percentile_interval(column) for column in differences.T]
 

@@ -88,12 +88,7 @@ def evaluate(
     gamma = _weights_of_pairs(held_out, relevance)
     users = np.flatnonzero(np.diff(held_out.indptr))
     places = place_held_out(
-        scorer,
-        histories,
-        held_out,
-        candidates=candidates,
-        block_size=block_size,
-        progress=progress,
+        scorer, histories, held_out, candidates=candidates, block_size=block_size, progress=progress
     )
     per_user = {name: function(places, gamma) for name, function in functions.items()}
     intervals = {}
@@ -105,34 +100,15 @@ def evaluate(
 
 
 def mean_percentage_ranking(
-    scorer: Scorer,
-    histories: CountMatrix,
-    held_out: CountMatrix,
-    relevance: CountMatrix,
-    *,
-    candidates: Candidates = "unseen",
-    block_size: int | None = None,
+    scorer: Scorer, histories: CountMatrix, held_out: CountMatrix, relevance: CountMatrix
 ) -> float:
     """MPR (Eq. 15) alone, in percent, without intervals: a quick check between epochs."""
-    evaluation = evaluate(
-        scorer,
-        histories,
-        held_out,
-        relevance,
-        metrics=("mpr",),
-        candidates=candidates,
-        block_size=block_size,
-        n_bootstrap=0,
-    )
-    return evaluation.metrics["mpr"]
+    found = evaluate(scorer, histories, held_out, relevance, metrics=("mpr",), n_bootstrap=0)
+    return found.metrics["mpr"]
 
 
 def distances_to_best(
-    evaluations: Sequence[Evaluation],
-    metric: str,
-    *,
-    n_bootstrap: int = 1000,
-    rng: int | np.random.Generator = 0,
+    evaluations: Sequence[Evaluation], metric: str, *, rng: int | np.random.Generator = 0
 ) -> list[tuple[float, float]]:
     """95 % interval of each one's difference to the best by a metric (paired bootstrap).
 
@@ -141,21 +117,19 @@ def distances_to_best(
     Raises:
         DataError: If they were not evaluated on the same held-out items by this metric.
     """
-    for other in evaluations[1:]:
-        _check_paired(evaluations[0], other, metric)
+    first = evaluations[0]
+    for other in evaluations:
+        if not np.array_equal(first.users, other.users) or first.n_pairs != other.n_pairs:
+            raise DataError(
+                f"a paired difference needs the same held-out items, got {first.n_pairs} pairs of "
+                f"{first.users.size} users and {other.n_pairs} of {other.users.size}; evaluate "
+                "both on one split"
+            )
+        if metric not in other.per_user:
+            raise DataError(f"{metric!r} is not in all evaluations; name it in metrics=... of each")
     sums = [each.per_user[metric] for each in evaluations]
     best = min(evaluations, key=lambda each: cost_of(metric, each.metrics[metric]))
-    return paired_intervals(sums, best.per_user[metric], n_bootstrap=n_bootstrap, rng=rng)
-
-
-def _check_paired(a: Evaluation, b: Evaluation, metric: str) -> None:
-    if not np.array_equal(a.users, b.users) or a.n_pairs != b.n_pairs:
-        raise DataError(
-            f"a paired difference needs the same held-out items, got {a.n_pairs} pairs of "
-            f"{a.users.size} users and {b.n_pairs} of {b.users.size}; evaluate both on one split"
-        )
-    if metric not in a.per_user or metric not in b.per_user:
-        raise DataError(f"{metric!r} is not in both evaluations; name it in metrics=... of both")
+    return paired_intervals(sums, best.per_user[metric], n_bootstrap=1000, rng=rng)
 
 
 def _weights_of_pairs(held_out: CountMatrix, relevance: CountMatrix) -> NDArray[np.float64]:

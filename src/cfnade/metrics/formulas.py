@@ -70,13 +70,11 @@ def place_held_out(
     Arguments and errors are those of `evaluate`. Users are numbered as in `Evaluation.users`.
     """
     n_items = held_out.shape[1]
-    if block_size is None:
-        block_size = rows_per_block(n_items)
+    block_size = rows_per_block(n_items) if block_size is None else block_size
     _check(histories, held_out, candidates, block_size)
     n_held_out = np.diff(held_out.indptr)
     users = np.flatnonzero(n_held_out)
-    n_above = np.empty(held_out.nnz, dtype=np.int64)
-    n_tied = np.empty(held_out.nnz, dtype=np.int64)
+    n_above, n_tied = np.empty((2, held_out.nnz), dtype=np.int64)
     n_candidates = np.full(users.size, n_items, dtype=np.int64)
     if candidates == "unseen":
         n_candidates -= np.diff(histories.indptr)[users]
@@ -100,11 +98,9 @@ def place_held_out(
 def count_above_and_tied(
     scores: NDArray[np.floating], targets: NDArray[np.floating]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the candidates that score higher than, and the same as, each target.
+    """Count the candidates that score higher than, and the same as, each target, (n_held_out,).
 
-    Args:
-        scores: Of one user's items, (n_items,); minus infinity if not a candidate.
-        targets: Scores of the held-out items, (n_held_out,).
+    The scores are of one user's items, (n_items,); minus infinity if not a candidate.
     """
     if targets.size > _SORT_ABOVE:
         ascending = np.sort(scores)
@@ -244,9 +240,6 @@ def metric_functions(names: Sequence[str]) -> dict[str, Metric]:
     Raises:
         ConfigError: If there is no such metric, or k is not at least 1.
     """
-    for name in names:
-        if not isinstance(name, str):
-            raise ConfigError(f"a metric is named by text such as 'ndcg@20', got {name!r}")
     return {name: _metric_function(name) for name in names}
 
 
@@ -258,6 +251,8 @@ def cost_of(name: str, value: float) -> float:
 def _metric_function(name: str) -> Metric:
     of_pairs: dict[str, Metric] = {"mpr": mpr, "mpr_unweighted": mpr_unweighted}
     at_k = {"recall": recall, "recall_full": recall_full, "ndcg": ndcg}
+    if not isinstance(name, str):
+        raise ConfigError(f"a metric is named by text such as 'ndcg@20', got {name!r}")
     if name in of_pairs:
         return of_pairs[name]
     match = re.fullmatch(r"(\w+)@([1-9][0-9]*)", name)

@@ -36,11 +36,10 @@ class Validation:
 
     def metrics(self, scorer: Scorer) -> dict[str, float]:
         """MPR in percent, and some other metrics, of a model fitted on `train`."""
-        ratings = self.relative_rating or RelativeRating().fit(self.train)
-        relevance = ratings.transform(self.held_out)
-        return evaluate(
-            scorer, self.train, self.held_out, relevance, metrics=JUDGED_BY, n_bootstrap=0
-        ).metrics
+        known, held_out = self.train, self.held_out
+        relevance = (self.relative_rating or RelativeRating().fit(known)).transform(held_out)
+        found = evaluate(scorer, known, held_out, relevance, metrics=JUDGED_BY, n_bootstrap=0)
+        return found.metrics
 
     def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:
         """Judge a model that was fitted with these settings on `train`."""
@@ -105,12 +104,6 @@ def coordinate_search(
         max_trials: Stop after this many.
         on_trial: Called after each trial.
         other_starts: Changes to `start` that are tried too; the search goes on from the best.
-
-    Returns:
-        All trials.
-
-    Raises:
-        TrainingError: If every trial failed.
     """
     started = time.perf_counter()
     trials: dict[tuple[int, ...], Trial] = {}
