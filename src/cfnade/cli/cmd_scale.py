@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli import console, options
-from cfnade.cli.cmd_recommend import Exclude, Model, ModelOnDisk, N, Only
+from cfnade.cli.cmd_recommend import Exclude, IncludeSeen, ModelOnDisk, N, Only
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors, spark_session
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
 from cfnade.scale.shard_training import train_on_spark, train_prepared
-from cfnade.scale.source import Columns
 from cfnade.scale.spark_scoring import PARTITIONS, ScoringOptions, score, score_prepared
 from cfnade.storage.folder import check_place
 
@@ -55,39 +54,23 @@ Conf = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line, as a group."""
-    scale = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Prepare, train and score on Spark and in several processes.",
-    )
-    scale.command(
-        "prepare",
-        epilog="Example: cfnade scale prepare plays.parquet --out prepared "
-        "--master spark://host:7077",
-    )(prepare_command)
-    scale.command(
-        "train",
-        epilog="Example: torchrun --nproc-per-node=4 -m cfnade scale train prepared --out model",
-    )(train_command)
-    scale.command(
-        "score",
-        epilog="Example: cfnade scale score model --data plays.parquet --out recommended "
-        "--master spark://host:7077",
-    )(score_command)
-    app.add_typer(scale, name="scale")
+commands = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Prepare, train and score on Spark and in several processes.",
+)
 
 
+@options.command(
+    commands,
+    "prepare",
+    example="cfnade scale prepare plays.parquet --out prepared --master spark://host:7077",
+)
 def prepare_command(
     data: Source,
     out: Annotated[Path, typer.Option(help="Folder to write, visible to all machines.")],
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
+    *,
+    table: options.TableOptions,
     test_share: options.TestShare = 0.0,
     validation_share: Annotated[
         float, typer.Option(help="Share of items to hold out for early stopping.")
@@ -104,27 +87,31 @@ def prepare_command(
 ) -> None:
     """Turn events or counts into shards for training, on Spark."""
     config = PrepareConfig(
-        min_user_items=min_user_items,
-        min_item_users=min_item_users,
+        min_user_items=table.min_user_items,
+        min_item_users=table.min_item_users,
         test_share=test_share,
         validation_share=validation_share,
         validation_users=validation_users,
         seed=seed,
         shards=shards,
     )
-    columns = Columns(user_col, item_col, count_col, events)
     out = own_folder(out)
     with _session(master, conf) as session:
         frame = read_frame(session, data, file_format)
-        facts = prepare(frame, out, config, columns, from_text=_is_text(data, file_format))
+        facts = prepare(frame, out, config, table, from_text=_is_text(data, file_format))
     shown = {name: value for name, value in facts.items() if name != "settings"}
     console.report(console.facts_table(str(out), shown), facts, json_file)
 
 
+@options.command(
+    commands,
+    "train",
+    example="torchrun --nproc-per-node=4 -m cfnade scale train prepared --out model",
+)
 def train_command(
     prepared: Prepared,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
-    recipe: options.RecipeOption = "default",
+    recipe: options.Recipe = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
@@ -164,30 +151,30 @@ def train_command(
     )
     again = f" (resumed after epoch {outcome.resumed_after})" if outcome.resumed_after else ""
     sent = f", {outcome.bytes_per_update / 1e6:.2f} MB sent per update"
-    console.out.print(
+    console.write(
         f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
-        f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
-        markup=False,
-        highlight=False,
+        f"{sent if outcome.bytes_per_update else ''}; saved to {out}"
     )
 
 
+@options.command(
+    commands,
+    "score",
+    example="cfnade scale score model --data plays.parquet --out recommended "
+    "--master spark://host:7077",
+)
 def score_command(
-    model: Model,
+    model: options.Model,
     data: Annotated[
         str, typer.Option(help="Histories: as for `scale prepare`, or a prepared folder.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of Parquet files, visible to all machines.")],
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
+    *,
+    columns: options.ColumnOptions,
     n: N = 10,
     exclude: Exclude = None,
     only: Only = None,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Recommend items of the history too.")
-    ] = False,
+    include_seen: IncludeSeen = False,
     partitions: Annotated[
         int, typer.Option(help="Number of tasks to split the users of a table into.", min=1)
     ] = PARTITIONS,
@@ -199,13 +186,10 @@ def score_command(
     """Recommend for all users of a table, on Spark."""
     out = own_folder(out)
     known = ModelOnDisk(model)
-    asked = ScoringOptions(
-        n, not include_seen, known.items(exclude), None if only is None else known.items(only)
-    )
-    columns = Columns(user_col, item_col, count_col, events)
+    asked = ScoringOptions(n, **known.filters(exclude, only, include_seen=include_seen))
     with _session(master, conf) as session:
         if (Path(data) / SUMMARY).exists():
-            if columns != Columns():
+            if columns != options.ColumnOptions():
                 raise ConfigError("a prepared folder has no columns to choose; leave them out")
             scored = score_prepared(session, data, model, out, asked)
         else:
@@ -229,12 +213,7 @@ def _is_text(data: str, file_format: str | None) -> bool:
 @contextmanager
 def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
     """A Spark session for one command; errors of Spark end in one line."""
-    settings = {}
-    for pair in conf or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--conf takes NAME=VALUE, got {pair!r}")
-        settings[name] = value
+    settings = options.parse_pairs(conf, "--conf", "spark.executor.memory=8g")
     session = spark_session(master, settings)
     session.sparkContext.setLogLevel("ERROR")
     try:

@@ -11,7 +11,6 @@ import typer
 from rich.table import Table
 
 from cfnade.cli import console, options
-from cfnade.cli.options import Reading
 from cfnade.compare.tune import N_TRIALS, SPACE, STUDY, OnTuneEpoch, Tuned, tune
 
 if TYPE_CHECKING:
@@ -21,23 +20,18 @@ SHOWN = 5
 """Trials in the table."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to the command line."""
-    app.command(
-        "tune", epilog="Example: cfnade tune plays.parquet --out settings.toml --minutes 30"
-    )(tune_command)
+commands = typer.Typer()
 
 
+@options.command(
+    commands, "tune", example="cfnade tune plays.parquet --out settings.toml --minutes 30"
+)
 def tune_command(
     data: options.Data,
     out: Annotated[Path, typer.Option(help="Settings file to write, such as settings.toml.")],
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    recipe: options.RecipeOption = "default",
+    *,
+    table: options.TableOptions,
+    recipe: options.Recipe = "default",
     settings: options.Set = None,
     search: Annotated[
         str | None,
@@ -69,14 +63,13 @@ def tune_command(
     are always in OUT, and all trials in OUT.study, for --resume. The test part that `evaluate`
     and `compare` hold out with this seed is never used.
     """
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     names = None
     if search is not None:
         names = [name.strip().replace("-", "_") for name in search.split(",") if name.strip()]
     try:
         with _progress(trials) as (on_epoch, on_trial):
             tuned = tune(
-                reading.read(data),
+                table.read(data),
                 out,
                 recipe=recipe,
                 changes=options.parse_settings(settings),
