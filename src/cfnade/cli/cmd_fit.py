@@ -34,10 +34,10 @@ def demo_command(
 
     with console.job_progress() as on_progress:
         demo = run_demo(out, seed=seed, on_stage=console.say, on_progress=on_progress)
-    console.show(console.comparison_table(demo.comparison))
-    console.show(console.sweep_table(demo.sweep))
+    console.out.print(console.comparison_table(demo.comparison))
+    console.out.print(console.sweep_table(demo.sweep))
     for suggestions in demo.suggestions:
-        console.show(console.suggestions_table(suggestions))
+        console.out.print(console.suggestions_table(suggestions))
     console.say(
         f"done in {demo.seconds:.0f} s: open {demo.report}; figures in {demo.results}; "
         f"try: cfnade recommend {demo.model} 'Ground coffee=10'"

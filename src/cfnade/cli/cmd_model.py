@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfnade.cli import console, options
 from cfnade.errors import ArtifactError
@@ -70,9 +70,8 @@ def _table(model: Path, described: dict[str, Any]) -> Table:
         "weights": weights,
         "files": files,
     }
-    table = Table(title=escape(str(model)), show_header=False)
-    for _ in range(3):
-        table.add_column(overflow="fold")
+    columns = [Column(overflow="fold") for _ in range(3)]
+    table = Table(*columns, title=escape(str(model)), show_header=False)
     for part, facts in parts.items():
         table.add_section()
         named = facts if isinstance(facts, dict) else {"": facts}
@@ -90,6 +89,6 @@ def _text(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, str) and value.isprintable():
-        return value
-    return ascii(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value if value.isprintable() else ascii(value)
+    return json.dumps(value)

@@ -72,20 +72,14 @@ def recommend_command(
             raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")
         _for_all(asked, columns, data, out, n, filters, json_file)
         return
-    query = asked.answers.query(
-        asked.history(history, data, user, columns),
-        n,
-        disliked=asked.disliked(dislike),
-        explain=with_reasons,
-        **filters,
-    )
+    known, disliked = asked.history(history, data, user, columns), asked.disliked(dislike)
+    query = asked.answers.query(known, n, disliked=disliked, explain=with_reasons, **filters)
     (answer,) = asked.answers.recommend([query])
     found = answer.to_json(asked.describe)
     if not found["recommendations"]:
         seen = "" if include_seen else "; items of the history are left out (see --include-seen)"
         console.say(f"there is nothing to recommend{seen}")
-    table = console.recommendation_table(found["recommendations"])
-    console.report(table, found, json_file)
+    console.report(console.recommendation_table(found["recommendations"]), found, json_file)
 
 
 @options.command(commands, "similar", example="cfnade similar model show-1")
@@ -100,12 +94,9 @@ def similar_command(
     """Find the items that are recommended to the same people as ITEM."""
     asked = ModelOnDisk(model)
     (itemid,) = asked.items([item])
-    ids, similarities = asked.model.similar_items(
-        itemid,
-        n,
-        filter_items=[itemid, *asked.items(exclude)],
-        items=None if only is None else asked.items(only),
-    )
+    left_out = [itemid, *asked.items(exclude)]
+    chosen = None if only is None else asked.items(only)
+    ids, similarities = asked.model.similar_items(itemid, n, filter_items=left_out, items=chosen)
     column_of = asked.catalogue.column_of
     found = [
         {**asked.describe(column_of[other]), "similarity": float(similarity)}
@@ -132,9 +123,8 @@ def explain_command(
     known = asked.history(history, data, user, columns)
     (column,) = asked.catalogue.columns(asked.items([item]))
     query = asked.answers.query(known, disliked=asked.disliked(dislike))
-    explained = asked.answers.effects(query, np.array([column])).explained(
-        0, column, asked.describe
-    )
+    effects = asked.answers.effects(query, np.array([column]))
+    explained = effects.explained(0, column, asked.describe)
     console.report(console.explanation_table(explained), explained, json_file)
 
 
@@ -169,12 +159,9 @@ class ModelOnDisk:
     def history(
         self, written: list[str] | None, data: str | None, user: str | None, columns: ColumnOptions
     ) -> History:
-        """The history, from the command line or from a table.
+        """The history, from the command line or else from a table.
 
         Unknown items of a table are logged; one on the command line is an error later.
-
-        Raises:
-            ConfigError: If it is given in neither way, or in both.
         """
         if (user is None) != (data is None):
             raise ConfigError("--user and --data go together; give both or neither")
@@ -203,7 +190,6 @@ def _for_all(
     filters: dict[str, Any],
     json_file: str | None,
 ) -> None:
-    """Write recommendations for all users of a table."""
     if out.suffix != ".parquet":
         raise ConfigError(f"--out takes a .parquet file, got {out.name!r}")
     table = columns.read(data)

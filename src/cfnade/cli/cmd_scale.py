@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,18 +41,35 @@ Format = Annotated[
         show_default="by the file name",
     ),
 ]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="The cluster, such as spark://host:7077.",
-        show_default="of spark-submit, or this machine",
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A Spark setting; repeatable."),
-]
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """The cluster to run on."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The cluster, such as spark://host:7077.",
+            show_default="of spark-submit, or this machine",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A Spark setting; repeatable.")
+    ] = None
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A Spark session for one command; errors of Spark end in one line."""
+        settings = options.parse_pairs(self.conf, "--conf", "spark.executor.memory=8g")
+        session = spark_session(self.master, settings)
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            with spark_errors():
+                yield session
+        finally:
+            session.stop()
 
 
 commands = typer.Typer(
@@ -81,22 +99,14 @@ def prepare_command(
     ] = 16,
     seed: options.Seed = 0,
     file_format: Format = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkOptions,
     json_file: options.Json = None,
 ) -> None:
     """Turn events or counts into shards for training, on Spark."""
-    config = PrepareConfig(
-        min_user_items=table.min_user_items,
-        min_item_users=table.min_item_users,
-        test_share=test_share,
-        validation_share=validation_share,
-        validation_users=validation_users,
-        seed=seed,
-        shards=shards,
-    )
+    floors = (table.min_user_items, table.min_item_users)
+    config = PrepareConfig(*floors, test_share, validation_share, validation_users, seed, shards)
     out = own_folder(out)
-    with _session(master, conf) as session:
+    with spark.session() as session:
         frame = read_frame(session, data, file_format)
         facts = prepare(frame, out, config, table, from_text=_is_text(data, file_format))
     shown = {name: value for name, value in facts.items() if name != "settings"}
@@ -111,6 +121,7 @@ def prepare_command(
 def train_command(
     prepared: Prepared,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    *,
     recipe: options.Recipe = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
@@ -119,8 +130,7 @@ def train_command(
         int | None,
         typer.Option(help="Let Spark start this many processes instead of torchrun.", min=1),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkOptions,
 ) -> None:
     """Train a model on a prepared folder, in one process or in several started by torchrun.
 
@@ -133,12 +143,12 @@ def train_command(
     model = ImplicitCFNADE().set_params(**changes)
     chosen = model.get_params(deep=False)
     if spark_processes is not None:
-        with _session(master, conf) as session:
+        with spark.session() as session:
             outcome = train_on_spark(
                 session, prepared, out, chosen, n_processes=spark_processes, resume=resume
             )
     else:
-        if master is not None or conf:
+        if spark.master is not None or spark.conf:
             raise ConfigError("--master and --conf need --spark-processes")
         with console.training_progress(model.get_params()["recipe__max_epochs"]) as callbacks:
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
@@ -179,28 +189,22 @@ def score_command(
         int, typer.Option(help="Number of tasks to split the users of a table into.", min=1)
     ] = PARTITIONS,
     file_format: Format = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkOptions,
     json_file: options.Json = None,
 ) -> None:
     """Recommend for all users of a table, on Spark."""
     out = own_folder(out)
     known = ModelOnDisk(model)
     asked = ScoringOptions(n, **known.filters(exclude, only, include_seen=include_seen))
-    with _session(master, conf) as session:
+    with spark.session() as session:
         if (Path(data) / SUMMARY).exists():
             if columns != options.ColumnOptions():
                 raise ConfigError("a prepared folder has no columns to choose; leave them out")
             scored = score_prepared(session, data, model, out, asked)
         else:
+            frame, is_text = read_frame(session, data, file_format), _is_text(data, file_format)
             scored = score(
-                read_frame(session, data, file_format),
-                model,
-                out,
-                asked,
-                columns,
-                from_text=_is_text(data, file_format),
-                partitions=partitions,
+                frame, model, out, asked, columns, from_text=is_text, partitions=partitions
             )
     facts: dict[str, Any] = {"folder": str(out), **vars(scored)}
     console.report(console.facts_table("recommendations", facts), facts, json_file)
@@ -208,16 +212,3 @@ def score_command(
 
 def _is_text(data: str, file_format: str | None) -> bool:
     return (file_format or format_of(data)) == "csv"
-
-
-@contextmanager
-def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A Spark session for one command; errors of Spark end in one line."""
-    settings = options.parse_pairs(conf, "--conf", "spark.executor.memory=8g")
-    session = spark_session(master, settings)
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        with spark_errors():
-            yield session
-    finally:
-        session.stop()

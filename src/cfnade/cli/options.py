@@ -152,17 +152,18 @@ def _with_flat_options(function: Command) -> Command:
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """Parse settings written as NAME=VALUE; a value is JSON, else text.
-
-    Raises:
-        ConfigError: If one has another form.
-    """
-    settings = {}
+    """Parse settings written as NAME=VALUE; a value is a number, true, false, null or text."""
+    settings: dict[str, Any] = {}
     for name, text in parse_pairs(pairs, "--set", "alpha=100").items():
         key = name.strip().replace("-", "_")
         if key == "relative_rating":
             raise ConfigError("relative_rating cannot be set on the command line")
-        settings[key] = _value(text.strip())
+        value = text.strip()
+        try:
+            json_text = {"None": "null", "True": "true", "False": "false"}.get(value, value)
+            settings[key] = json.loads(json_text)
+        except ValueError:
+            settings[key] = value
     return settings
 
 
@@ -180,11 +181,7 @@ def parse_pairs(pairs: list[str] | None, option: str, example: str) -> dict[str,
 
 
 def starting_from(recipe: str, path: Path | None) -> settings_file.SettingsFile:
-    """The settings to start from: those of a file, or a recipe.
-
-    Raises:
-        ConfigError: If both are given, or the file cannot be read.
-    """
+    """The settings to start from: those of a file, or else a recipe."""
     if path is None:
         return settings_file.SettingsFile({}, recipe)
     if recipe != "default":
@@ -202,9 +199,6 @@ def parse_weights(
         ids: Item ids by their text.
         missing: Number of an item without one.
         what: The expected form, for messages.
-
-    Raises:
-        ConfigError: If a number is not one.
     """
     numbers: dict[Any, float] = {}
     for entry in entries:
@@ -231,11 +225,3 @@ def only_user(data: Interactions, user: str) -> Interactions:
 def dataset_name(source: str) -> str:
     """A short name of a data set, for tables."""
     return Path(source).name.removesuffix(".parquet").removesuffix(".csv") or source
-
-
-def _value(text: str) -> Any:
-    """A number, true, false or null; anything else is text."""
-    try:
-        return json.loads({"None": "null", "True": "true", "False": "false"}.get(text, text))
-    except ValueError:
-        return text

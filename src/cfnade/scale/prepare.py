@@ -9,12 +9,13 @@ import json
 import logging
 import shutil
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cfnade.checks import check_share
+from cfnade.checks import check_at_least, check_share
 from cfnade.data.splitting import MIN_ITEMS
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 from cfnade.scale.cluster import for_spark, own_folder
 from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, PARTS, SUMMARY, USERS, parquet
 from cfnade.scale.source import (
@@ -47,13 +48,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """Settings of the preparation."""
+    """Settings of the preparation; the floors drop users and items with fewer."""
 
     min_user_items: int = 0
-    """Drop users with fewer items."""
-
     min_item_users: int = 0
-    """Drop items with fewer users."""
 
     test_share: float = 0.0
     """Share of each user's items to hold out for a test."""
@@ -65,15 +63,12 @@ class PrepareConfig:
     """Number of validation users, about."""
 
     seed: int = 0
-    """Of the split."""
-
     shards: int = 16
     """Files of users: at least one per training process."""
 
     def __post_init__(self) -> None:
         check_share(test_share=self.test_share, validation_share=self.validation_share)
-        if self.shards < 1 or self.validation_users < 1:
-            raise ConfigError("shards and validation_users must be at least 1")
+        check_at_least(1, shards=self.shards, validation_users=self.validation_users)
 
 
 def prepare(
@@ -107,17 +102,14 @@ def prepare(
     checked = check_frame(frame, columns, from_text=from_text)
     pairs = with_floors(checked.pairs(), config.min_user_items, config.min_item_users)
     threshold = hash_threshold(config.validation_users / max(checked.about_n_users, 1))
-    split = run_query(
-        pairs,
-        lambda table: split_query(
-            table,
-            test_share=config.test_share,
-            validation_share=config.validation_share,
-            validation_threshold=threshold,
-            seed=config.seed,
-        ),
+    query = partial(
+        split_query,
+        test_share=config.test_share,
+        validation_share=config.validation_share,
+        validation_threshold=threshold,
+        seed=config.seed,
     )
-    split = _written(split, out / _STAGE)  # read several times below
+    split = _written(run_query(pairs, query), out / _STAGE)  # read several times below
     pairs.unpersist()
     facts = _facts(split)
     if facts["n_pairs"] == 0:
@@ -125,26 +117,16 @@ def prepare(
     for part in PARTS:
         share = getattr(config, f"{part}_share")
         if share > 0 and facts[f"n_{part}_pairs"] == 0:
-            logger.warning(
-                "nothing is held out for %s: no chosen user has %d items or more",
-                part,
-                MIN_ITEMS,
-            )
+            text = "nothing is held out for %s: no chosen user has %d items or more"
+            logger.warning(text, part, MIN_ITEMS)
 
-    numbered = (
-        split.select("item_id")
-        .distinct()
-        .selectExpr(
-            "item_id AS item", "CAST(row_number() OVER (ORDER BY item_id) - 1 AS INT) AS code"
-        )
-    )
+    code = "CAST(row_number() OVER (ORDER BY item_id) - 1 AS INT) AS code"
+    numbered = split.select("item_id").distinct().selectExpr("item_id AS item", code)
     items = _written(numbered.coalesce(1), out / ITEMS)
     codes = F.broadcast(items.withColumnRenamed("item", "item_id"))
     known = split.where(F.col("part") == KNOWN)
-    distributions = _written(
-        run_query(known, distributions_query).join(codes, "item_id").drop("item_id"),
-        out / DISTRIBUTIONS,
-    )
+    counted = run_query(known, distributions_query).join(codes, "item_id").drop("item_id")
+    distributions = _written(counted, out / DISTRIBUTIONS)
     coded = split.join(codes, "item_id").drop("item_id")
     _write_users(_with_ratings(coded, distributions), out / USERS, config.shards)
     shutil.rmtree(out / _STAGE)
@@ -211,31 +193,23 @@ def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
     """Write one row per user, in `shards` files, ordered by a hash of the ids."""
     from pyspark.sql import functions as F
 
-    def listed(part: int, *columns: str) -> Column:
-        is_in = F.col("part") == part
-        return F.sort_array(F.collect_list(F.when(is_in, F.struct(*columns))))
+    def listed(part: int, name: str) -> Column:
+        pair = F.when(F.col("part") == part, F.struct("code", "n", "rating"))
+        return F.sort_array(F.collect_list(pair)).alias(name)
 
+    parts = dict(zip(PARTS, (VALIDATION, TEST), strict=True))
+    lists = {"code": "items", "n": "counts"}
     users = (
         pairs.repartition(shards, "user_id")
         .groupBy(F.col("user_id").alias("user"))
-        .agg(
-            listed(KNOWN, "code", "n", "rating").alias("known"),
-            *(
-                listed(number, "code", "n").alias(part)
-                for part, number in zip(PARTS, (VALIDATION, TEST), strict=True)
-            ),
-        )
+        .agg(listed(KNOWN, "known"), *(listed(number, part) for part, number in parts.items()))
         .where(F.size("known") > 0)
-        .select(
+        .selectExpr(
             "user",
-            F.col("known.code").alias("items"),
-            F.col("known.n").alias("counts"),
-            F.col("known.rating").alias("ratings"),
-            *(
-                F.col(f"{part}.{field}").alias(f"{part}_{name}")
-                for part in PARTS
-                for field, name in (("code", "items"), ("n", "counts"))
-            ),
+            "known.code AS items",
+            "known.n AS counts",
+            "known.rating AS ratings",
+            *(f"{part}.{name} AS {part}_{as_}" for part in PARTS for name, as_ in lists.items()),
         )
     )
     in_order = users.sortWithinPartitions(F.md5(F.col("user").cast("string")), "user")
