@@ -168,16 +168,14 @@ def _check_changes(
     changes: dict[str, Any], *, recipe: str, settings_file: Path | None, resume: bool
 ) -> None:
     """Refuse what cannot change in a trained model."""
-    if settings_file is not None:
-        raise ConfigError("--settings does not go with --start-from, which keeps its own")
+    if settings_file is not None or recipe != "default":
+        option = "--recipe" if settings_file is None else "--settings"
+        raise ConfigError(f"{option} does not go with --start-from, which keeps its settings")
     if resume:
         raise ConfigError("--resume does not go with --start-from; use one of them")
-    if recipe != "default":
-        raise ConfigError("--recipe does not go with --start-from, which keeps its settings")
-    for field in fields(ModelConfig):
-        for name in (field.name, f"recipe__{field.name}"):
-            if name in changes:
-                raise ConfigError(
-                    f"{name} cannot change in a trained model; leave out --start-from to train a "
-                    "new one"
-                )
+    fixed = {field.name for field in fields(ModelConfig)}
+    for name in changes:
+        if name.removeprefix("recipe__") in fixed:
+            raise ConfigError(
+                f"{name} cannot change in a trained model; train a new one without --start-from"
+            )

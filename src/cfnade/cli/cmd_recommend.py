@@ -16,14 +16,12 @@ from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 
 Entries = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts."),
+    list[str] | None, typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts.")
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
 User = Annotated[str | None, typer.Option(help="User of the table.")]
 Dislike = Annotated[
-    list[str] | None,
-    typer.Option(metavar="ITEM[=WEIGHT]", help="A disliked item; repeatable."),
+    list[str] | None, typer.Option(metavar="ITEM[=WEIGHT]", help="A disliked item; repeatable.")
 ]
 N = Annotated[int, typer.Option("-n", min=1, help="Most items to find.")]
 Exclude = Annotated[
@@ -32,7 +30,6 @@ Exclude = Annotated[
 Only = Annotated[
     list[str] | None, typer.Option(metavar="ITEM", help="Item to choose from; repeatable.")
 ]
-
 IncludeSeen = Annotated[
     bool, typer.Option("--include-seen", help="Recommend items of the history as well.")
 ]

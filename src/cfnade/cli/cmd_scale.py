@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Source = Annotated[
-    str,
-    typer.Argument(metavar="DATA", help="Files, a folder or a glob for Spark, or a table."),
+    str, typer.Argument(metavar="DATA", help="Files, a folder or a glob for Spark, or a table.")
 ]
 Prepared = Annotated[
     Path, typer.Argument(metavar="PREPARED", help="Folder written by `scale prepare`.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,7 @@ def serve_command(
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="URL", help="Origin of a web page that may send requests; repeatable."
-        ),
+        typer.Option(metavar="URL", help="Origin of web pages that may send requests; repeatable."),
     ] = None,
     watch: Annotated[
         float, typer.Option(help="Seconds between checks for a new model; 0 waits for SIGHUP.")
@@ -48,11 +47,8 @@ def serve_command(
     while the service runs; a damaged one is refused. Needs the extra `serve`, but no torch.
     """
     try:
-        import httptools  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import pydantic  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
+            import_module(package)
     except ImportError as error:
         raise MissingExtraError(str(error.name), "serve", "serving a model") from error
     from cfnade.serve.run import run

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfnade.cli import console, options
 from cfnade.compare.tune import N_TRIALS, SPACE, STUDY, OnTuneEpoch, Tuned, tune
@@ -116,23 +116,21 @@ def _table(tuned: Tuned) -> Table:
     n_pruned = sum(trial.state == "pruned" for trial in tuned.trials)
     n_failed = sum(trial.state == "failed" for trial in tuned.trials)
     failed = f", {n_failed} could not be trained" if n_failed else ""
+    complete = [trial for trial in tuned.trials if trial.mpr is not None]
+    shown = sorted(complete, key=lambda trial: trial.mpr or 0.0)[:SHOWN]
+    shown += [trial for trial in complete if trial.number == 1 and trial not in shown]
     table = Table(
+        "trial",  # one column each: there are more settings than trials shown
+        *(Column(str(trial.number), justify="right") for trial in shown),
         title=f"{len(tuned.trials)} settings tried, {n_pruned} pruned{failed}",
         caption=f"The best {SHOWN} and trial 1, the recipe. Validation MPR, lower is better. The "
         "best of many trials is optimistic: cfnade evaluate judges it on the test part.",
         caption_justify="left",
     )
-    complete = [trial for trial in tuned.trials if trial.mpr is not None]
-    shown = sorted(complete, key=lambda trial: trial.mpr or 0.0)[:SHOWN]
-    shown += [trial for trial in complete if trial.number == 1 and trial not in shown]
-    table.add_column("trial")  # one column each: there are more settings than trials shown
-    for trial in shown:
-        table.add_column(str(trial.number), justify="right")
     table.add_row("MPR %", *(f"{trial.mpr:.3f}" for trial in shown))
     for name in shown[0].settings if shown else ():
         values = (trial.settings[name] for trial in shown)
-        shown_values = (f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-        table.add_row(name, *shown_values)
+        table.add_row(name, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values))
     table.add_row("epochs", *(str(trial.best_epoch) for trial in shown))
     table.add_row("seconds", *(f"{trial.seconds:.0f}" for trial in shown))
     return table

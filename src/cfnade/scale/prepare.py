@@ -17,7 +17,7 @@ from cfnade.checks import check_at_least, check_share
 from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import DataError
 from cfnade.scale.cluster import for_spark, own_folder
-from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, PARTS, SUMMARY, USERS, parquet
+from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, SUMMARY, USERS, parquet
 from cfnade.scale.source import (
     KNOWN,
     NEVER,
@@ -114,8 +114,7 @@ def prepare(
     facts = _facts(split)
     if facts["n_pairs"] == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
-    for part in PARTS:
-        share = getattr(config, f"{part}_share")
+    for part, share in (("validation", config.validation_share), ("test", config.test_share)):
         if share > 0 and facts[f"n_{part}_pairs"] == 0:
             text = "nothing is held out for %s: no chosen user has %d items or more"
             logger.warning(text, part, MIN_ITEMS)
@@ -177,7 +176,7 @@ def _facts(split: DataFrame) -> dict[str, Any]:
 
 
 def _with_ratings(coded: DataFrame, distributions: DataFrame) -> DataFrame:
-    """Add relative ratings to the pairs; null where not needed, in the held-out parts.
+    """Add relative ratings to the pairs; those of held-out pairs may be null.
 
     Neither join sends all watchers of an item to one task.
     """
@@ -197,25 +196,25 @@ def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
         pair = F.when(F.col("part") == part, F.struct("code", "n", "rating"))
         return F.sort_array(F.collect_list(pair)).alias(name)
 
-    parts = dict(zip(PARTS, (VALIDATION, TEST), strict=True))
-    lists = {"code": "items", "n": "counts"}
     users = (
         pairs.repartition(shards, "user_id")
         .groupBy(F.col("user_id").alias("user"))
-        .agg(listed(KNOWN, "known"), *(listed(number, part) for part, number in parts.items()))
+        .agg(listed(KNOWN, "known"), listed(VALIDATION, "validation"), listed(TEST, "test"))
         .where(F.size("known") > 0)
         .selectExpr(
             "user",
             "known.code AS items",
             "known.n AS counts",
             "known.rating AS ratings",
-            *(f"{part}.{name} AS {part}_{as_}" for part in PARTS for name, as_ in lists.items()),
+            "validation.code AS validation_items",
+            "validation.n AS validation_counts",
+            "test.code AS test_items",
+            "test.n AS test_counts",
         )
     )
     in_order = users.sortWithinPartitions(F.md5(F.col("user").cast("string")), "user")
-    in_order.write.option("parquet.block.size", ROW_GROUP_BYTES).parquet(
-        for_spark(folder), compression="zstd"
-    )
+    writer = in_order.write.option("parquet.block.size", ROW_GROUP_BYTES)
+    writer.parquet(for_spark(folder), compression="zstd")
 
 
 def _n_rows(folder: Path) -> int:

@@ -29,8 +29,6 @@ from cfnade.scale.cluster import own_folder
 FORMAT = 1
 SUMMARY, ITEMS, DISTRIBUTIONS, USERS = "prepared.json", "items", "distributions", "users"
 _LISTS = ("items", "counts")
-PARTS = ("validation", "test")
-"""The held-out parts."""
 
 
 @dataclass(frozen=True)

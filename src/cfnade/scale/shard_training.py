@@ -173,13 +173,8 @@ def train_on_spark(
 ) -> TrainedModel:
     """Run `train_prepared` in tasks of a Spark cluster, with Spark's `TorchDistributor`.
 
-    Args:
-        session: A session with at least `n_processes` free cores: all tasks start together.
-        folder: A prepared folder that every executor can read.
-        out: Folder to save the model in; every executor can write it.
-        settings: As for `train_prepared`, which says what is raised too.
-        n_processes: Number of tasks.
-        resume: Continue from the checkpoint.
+    All tasks start together, so the session needs `n_processes` free cores. Every executor must be
+    able to read `folder` and to write `out`.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -204,7 +199,7 @@ def _check(settings: Mapping[str, Any]) -> None:
     """Refuse settings that cannot be changed here."""
     usual, in_effect = ImplicitCFNADE(), ImplicitCFNADE(readout=NO_READOUT)
     in_effect.set_params(recipe__refit=False, recipe__start="random")
-    allowed = [model.get_params() for model in (usual, in_effect)]
+    allowed = [usual.get_params(), in_effect.get_params()]
     for name, reason in _REFUSED.items():
         if settings[name] not in [params[name] for params in allowed]:
             raise ConfigError(
