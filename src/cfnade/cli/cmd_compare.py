@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cfnade.cli import console, options
-from cfnade.cli.options import Reading
 from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
-from cfnade.compare.protocol import ProtocolConfig
 from cfnade.compare.registry import CONTENDERS, Registry, cfnade, contender, named_contenders
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
 from cfnade.data.summary import fingerprint
@@ -23,36 +22,17 @@ MODELS: Registry = {**CONTENDERS, als.NAME: als.imf_spark}
 ALPHAS = ",".join(f"{alpha:g}" for alpha in DEFAULT_ALPHAS)
 SWEPT = f"cfnade, cfnade-paper, imf, {als.NAME}"
 
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("evaluate", epilog="Example: cfnade evaluate plays.csv --set alpha=100")(
-        evaluate_command
-    )
-    app.command(
-        "compare",
-        epilog="Example: cfnade compare plays.parquet --models cfnade,imf,popularity "
-        "--json table.json",
-    )(compare_command)
-    app.command(
-        "sweep", epilog="Example: cfnade sweep plays.csv --alphas 1,10,100 --figure mpr.svg"
-    )(sweep_command)
+commands = typer.Typer()
 
 
+@options.command(commands, "evaluate", example="cfnade evaluate plays.csv --set alpha=100")
 def evaluate_command(
     data: options.Data,
     test: options.Test = None,
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    test_share: options.TestShare = 0.1,
-    candidates: options.CandidatesOption = "unseen",
-    ratings_from: options.RatingsFromOption = "train",
-    validation_by: options.ValidationBy = None,
-    recipe: options.RecipeOption = "default",
+    *,
+    table: options.TableOptions,
+    protocol: options.ProtocolOptions,
+    recipe: options.Recipe = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,
     seed: options.Seed = 0,
@@ -62,14 +42,13 @@ def evaluate_command(
 
     Settings are used as given. The number of epochs is found on a validation part.
     """
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     start = options.starting_from(recipe, settings_file)
     changes = {**start.settings, **options.parse_settings(settings)}
-    validation_by = validation_by or changes.get("validation_by")  # as it was tuned
-    interactions = reading.read(data)
+    validation_by = protocol.validation_by or changes.get("validation_by")  # as it was tuned
+    interactions = table.read(data)
     if test is None:
         sha256 = fingerprint(interactions)["sha256"]
-        start.check_test_is_unseen(sha256, seed=seed, test_share=test_share)
+        start.check_test_is_unseen(sha256, seed=seed, test_share=protocol.test_share)
     with console.job_progress() as on_progress:
         comparison = compare(
             interactions,
@@ -79,50 +58,51 @@ def evaluate_command(
                 "cfnade": cfnade(seed, start.recipe, {}, changes),
             },
             dataset=options.dataset_name(data),
-            test=reading.read_test(test),
-            config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
+            test=table.read_test(test),
+            config=replace(protocol, validation_by=validation_by).config(seed),
             on_progress=on_progress,
         )
     console.show_comparison(comparison, json_file)
 
 
+@options.command(
+    commands,
+    "compare",
+    example="cfnade compare plays.parquet --models cfnade,imf,popularity --json table.json",
+)
 def compare_command(
     data: options.Data,
     test: options.Test = None,
     models: Annotated[
-        str,
-        typer.Option(help=f"Comma-separated names, or all: {', '.join(MODELS)}."),
+        str, typer.Option(help=f"Comma-separated names, or all: {', '.join(MODELS)}.")
     ] = ",".join(DEFAULT_MODELS),
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    test_share: options.TestShare = 0.1,
-    candidates: options.CandidatesOption = "unseen",
-    ratings_from: options.RatingsFromOption = "train",
-    validation_by: options.ValidationBy = None,
-    trials: options.Trials = MAX_TRIALS,
+    *,
+    table: options.TableOptions,
+    protocol: options.ProtocolOptions,
+    trials: Annotated[
+        int, typer.Option(help="Settings to try per model, on validation.", min=1)
+    ] = MAX_TRIALS,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
     """Compare models on one split. Each is tuned on validation, then tested once."""
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     contenders = named_contenders(models, seed, MODELS)
     with console.job_progress() as on_progress:
         comparison = compare(
-            reading.read(data),
+            table.read(data),
             contenders,
             dataset=options.dataset_name(data),
-            test=reading.read_test(test),
-            config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
+            test=table.read_test(test),
+            config=protocol.config(seed),
             max_trials=trials,
             on_progress=on_progress,
         )
     console.show_comparison(comparison, json_file)
 
 
+@options.command(
+    commands, "sweep", example="cfnade sweep plays.csv --alphas 1,10,100 --figure mpr.svg"
+)
 def sweep_command(
     data: options.Data,
     test: options.Test = None,
@@ -133,31 +113,27 @@ def sweep_command(
     figure: Annotated[
         Path | None, typer.Option(help="Where to draw the figure: .svg or .png.")
     ] = None,
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    test_share: options.TestShare = 0.1,
-    candidates: options.CandidatesOption = "unseen",
-    ratings_from: options.RatingsFromOption = "train",
-    validation_by: options.ValidationBy = None,
+    *,
+    table: options.TableOptions,
+    protocol: options.ProtocolOptions,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
     """Draw the paper's Figure 2: test MPR of CF-NADE and IMF against alpha."""
     if figure is not None and figure.suffix not in (".svg", ".png"):
         raise ConfigError(f"--figure must end in .svg or .png, got {figure.name!r}")
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
+    try:
+        numbers = [float(part) for part in alphas.split(",") if part.strip()]
+    except ValueError:
+        raise ConfigError(f"--alphas takes numbers separated by commas, got {alphas!r}") from None
     with console.job_progress() as on_progress:
         swept = sweep(
-            reading.read(data),
-            options.parse_numbers(alphas, "--alphas"),
+            table.read(data),
+            numbers,
             models=named_contenders(models, seed, MODELS),
             dataset=options.dataset_name(data),
-            test=reading.read_test(test),
-            config=_protocol(test_share, seed, candidates, ratings_from, validation_by),
+            test=table.read_test(test),
+            config=protocol.config(seed),
             on_progress=on_progress,
         )
     console.report(console.sweep_table(swept), swept.to_json(), json_file)
@@ -166,15 +142,3 @@ def sweep_command(
 
         save_figure(sweep_plot(swept), figure)
         console.say(f"drew {figure}")
-
-
-def _protocol(
-    test_share: float, seed: int, candidates: str, ratings_from: str, validation_by: str | None
-) -> ProtocolConfig:
-    return ProtocolConfig(
-        test_share=test_share,
-        seed=seed,
-        candidates=candidates,  # type: ignore[arg-type]  # checked there
-        ratings_from=ratings_from,  # type: ignore[arg-type]  # checked there
-        validation_by=validation_by,  # type: ignore[arg-type]  # checked there
-    )

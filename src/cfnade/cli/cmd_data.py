@@ -8,41 +8,28 @@ from typing import Annotated
 import typer
 
 from cfnade.cli import console, options
-from cfnade.cli.options import Reading
 from cfnade.data.simulation.service_files import write_service
 from cfnade.data.simulation.simulate import SIZES, ServiceConfig, SimulatedService
 from cfnade.data.summary import describe
 from cfnade.progress import progress_bar
 
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line, as a group."""
-    data = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="Describe a table, or simulate one."
-    )
-    data.command("describe", epilog="Example: cfnade data describe plays.parquet")(describe_command)
-    data.command(
-        "simulate", epilog="Example: cfnade data simulate --size small --out runs/service"
-    )(simulate_command)
-    app.add_typer(data, name="data")
+commands = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Describe a table, or simulate one."
+)
 
 
+@options.command(commands, "describe", example="cfnade data describe plays.parquet")
 def describe_command(
-    data: options.Data,
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    json_file: options.Json = None,
+    data: options.Data, *, table: options.TableOptions, json_file: options.Json = None
 ) -> None:
     """Show how a table is read: users, items, pairs and counts."""
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
-    facts = describe(reading.read(data))
+    facts = describe(table.read(data))
     console.report(console.facts_table(options.dataset_name(data), facts), facts, json_file)
 
 
+@options.command(
+    commands, "simulate", example="cfnade data simulate --size small --out runs/service"
+)
 def simulate_command(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
     size: Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from cfnade.cli import console, options
-from cfnade.cli.options import Reading
+from cfnade.data.ingest import read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.data.summary import describe
 from cfnade.errors import ConfigError, n_of
@@ -19,15 +19,10 @@ from cfnade.fit.extend import N_EPOCHS, TrainedItems
 from cfnade.model.config import ModelConfig
 from cfnade.storage.folder import check_place
 
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("demo", epilog="Example: cfnade demo --out runs/demo")(demo_command)
-    app.command("fit", epilog="Example: cfnade fit plays.parquet --out model --min-item-users 5")(
-        fit_command
-    )
+commands = typer.Typer()
 
 
+@options.command(commands, "demo", example="cfnade demo --out runs/demo")
 def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the report, figures and model.")] = Path(
         "runs/demo"
@@ -39,29 +34,28 @@ def demo_command(
 
     with console.job_progress() as on_progress:
         demo = run_demo(out, seed=seed, on_stage=console.say, on_progress=on_progress)
-    console.show(console.comparison_table(demo.comparison))
-    console.show(console.sweep_table(demo.sweep))
+    console.out.print(console.comparison_table(demo.comparison))
+    console.out.print(console.sweep_table(demo.sweep))
     for suggestions in demo.suggestions:
-        console.show(console.suggestions_table(suggestions))
+        console.out.print(console.suggestions_table(suggestions))
     console.say(
         f"done in {demo.seconds:.0f} s: open {demo.report}; figures in {demo.results}; "
         f"try: cfnade recommend {demo.model} 'Ground coffee=10'"
     )
 
 
+@options.command(commands, "fit", example="cfnade fit plays.parquet --out model --min-item-users 5")
 def fit_command(
     data: options.Data,
     out: Annotated[
         Path | None, typer.Option(help="Folder to save the model in.", show_default=False)
     ] = None,
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    names: options.Names = None,
-    recipe: options.RecipeOption = "default",
+    *,
+    table: options.TableOptions,
+    names: Annotated[
+        str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
+    ] = None,
+    recipe: options.Recipe = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,
     seed: options.Seed = 0,
@@ -92,13 +86,10 @@ def fit_command(
     With --start-from, DATA is more data for a saved model: it is trained for a few more epochs, and
     new items are added to it.
     """
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users, names)
     if plan:
-        start = options.starting_from(recipe, settings_file)
-        changes = {"random_state": seed, **start.all_settings, **options.parse_settings(settings)}
-        model = ImplicitCFNADE().set_params(**changes)
-        for line in model.plan(reading.read(data)).lines():
-            console.out.print(line, markup=False, highlight=False, soft_wrap=True)
+        model = _new_model(recipe, settings_file, settings, seed)
+        for line in model.plan(_read(table, data, names)).lines():
+            console.write(line)
         return
     if out is None:
         raise ConfigError("--out is missing: where should the model be saved?")
@@ -106,23 +97,44 @@ def fit_command(
     check_place(out)
     if start_from is not None:
         changes = {"random_state": seed, **options.parse_settings(settings)}
-        if settings_file is not None:
-            raise ConfigError("--settings does not go with --start-from, which keeps its own")
-        _check_changes(changes, recipe=recipe, resume=resume)
+        _check_changes(changes, recipe=recipe, settings_file=settings_file, resume=resume)
         model = ImplicitCFNADE.load(start_from).set_params(**changes)
-        more, name = reading.read(data), options.dataset_name(data)
-        n_epochs = N_EPOCHS if epochs is None else epochs
-        _go_on(model, more, out, name, n_epochs, cast(TrainedItems, train or "all"))
-        return
-    if epochs is not None or train is not None:
+    elif epochs is not None or train is not None:
         raise ConfigError(
             "--epochs and --train need --start-from; --set max_epochs=N limits a first fit"
         )
+    else:
+        model = _new_model(recipe, settings_file, settings, seed)
+    interactions = _read(table, data, names)
+    checkpoint = out.with_name(out.name + ".checkpoint")
+    if start_from is None:
+        outcome = _fit(model, interactions, checkpoint, resume=resume)
+    else:
+        n_epochs = N_EPOCHS if epochs is None else epochs
+        outcome = _fit_more(model, interactions, n_epochs, cast(TrainedItems, train or "all"))
+    model.save(out, data={"name": options.dataset_name(data), **describe(interactions)})
+    if start_from is None:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    console.write(f"{outcome}; saved to {out}")
+
+
+def _new_model(
+    recipe: str, settings_file: Path | None, settings: list[str] | None, seed: int
+) -> ImplicitCFNADE:
     start = options.starting_from(recipe, settings_file)
     changes = {"random_state": seed, **start.all_settings, **options.parse_settings(settings)}
-    model = ImplicitCFNADE().set_params(**changes)
-    interactions = reading.read(data)
-    checkpoint = out.with_name(out.name + ".checkpoint")
+    return ImplicitCFNADE().set_params(**changes)
+
+
+def _read(table: options.TableOptions, data: str, names: str | None) -> Interactions:
+    interactions = table.read(data)
+    return interactions if names is None else interactions.with_item_names(read_item_names(names))
+
+
+def _fit(
+    model: ImplicitCFNADE, interactions: Interactions, checkpoint: Path, *, resume: bool
+) -> str:
+    """Fit a model, and return the outcome in words."""
     try:
         max_epochs = model.plan(interactions).training.max_epochs
         with console.training_progress(max_epochs) as callbacks:
@@ -131,51 +143,39 @@ def fit_command(
         if checkpoint.exists():
             console.say(f"stopped; continue with the same command and --resume (see {checkpoint})")
         raise
-    model.save(out, data={"name": options.dataset_name(data), **describe(interactions)})
-    shutil.rmtree(checkpoint, ignore_errors=True)
     mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
-    console.out.print(
+    return (
         f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_items, 'item')}, "
-        f"{n_of(interactions.n_pairs, 'pair')}: "
-        f"trained for {n_of(model.best_epoch_, 'epoch')}{mpr}; saved to {out}",
-        markup=False,
-        highlight=False,
+        f"{n_of(interactions.n_pairs, 'pair')}: trained for {n_of(model.best_epoch_, 'epoch')}{mpr}"
     )
 
 
-def _check_changes(changes: dict[str, Any], *, recipe: str, resume: bool) -> None:
-    """Refuse what cannot change in a trained model."""
-    if resume:
-        raise ConfigError("--resume does not go with --start-from; use one of them")
-    if recipe != "default":
-        raise ConfigError("--recipe does not go with --start-from, which keeps its settings")
-    for field in fields(ModelConfig):
-        for name in (field.name, f"recipe__{field.name}"):
-            if name in changes:
-                raise ConfigError(
-                    f"{name} cannot change in a trained model; leave out --start-from to train a "
-                    "new one"
-                )
-
-
-def _go_on(
-    model: ImplicitCFNADE,
-    interactions: Interactions,
-    out: Path,
-    name: str,
-    n_epochs: int,
-    train: TrainedItems,
-) -> None:
-    """Train a model on more data, and save it."""
+def _fit_more(
+    model: ImplicitCFNADE, interactions: Interactions, n_epochs: int, train: TrainedItems
+) -> str:
+    """Train a model on more data, and return the outcome in words."""
     with console.training_progress(n_epochs) as callbacks:
         model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)
-    model.save(out, data={"name": name, **describe(interactions)})
     n_new = model.partial_fits_[-1]["n_new_items"]
-    console.out.print(
+    return (
         f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_pairs, 'pair')}, "
         f"{n_of(n_new, 'new item')}: trained for {n_of(len(model.epochs_), 'epoch')} more, "
-        f"{n_of(model.n_features_in_, 'item')} in all; "
-        f"saved to {out}",
-        markup=False,
-        highlight=False,
+        f"{n_of(model.n_features_in_, 'item')} in all"
     )
+
+
+def _check_changes(
+    changes: dict[str, Any], *, recipe: str, settings_file: Path | None, resume: bool
+) -> None:
+    """Refuse what cannot change in a trained model."""
+    if settings_file is not None or recipe != "default":
+        option = "--recipe" if settings_file is None else "--settings"
+        raise ConfigError(f"{option} does not go with --start-from, which keeps its settings")
+    if resume:
+        raise ConfigError("--resume does not go with --start-from; use one of them")
+    fixed = {field.name for field in fields(ModelConfig)}
+    for name in changes:
+        if name.removeprefix("recipe__") in fixed:
+            raise ConfigError(
+                f"{name} cannot change in a trained model; train a new one without --start-from"
+            )

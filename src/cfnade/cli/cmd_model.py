@@ -8,24 +8,19 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfnade.cli import console, options
 from cfnade.errors import ArtifactError
 from cfnade.storage.folder import inspect_artifact, load_artifact
 from cfnade.storage.onnx_export import export_onnx
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
+commands = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("inspect", epilog="Example: cfnade inspect model --verify")(inspect_command)
-    app.command("export", epilog="Example: cfnade export model --onnx model.onnx")(export_command)
-
-
+@options.command(commands, "inspect", example="cfnade inspect model --verify")
 def inspect_command(
-    model: Model,
+    model: options.Model,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare checksums too, which reads all files.")
     ] = False,
@@ -33,21 +28,18 @@ def inspect_command(
 ) -> None:
     """Describe a saved model without loading its weights."""
     described = inspect_artifact(model, verify=verify)
-    if json_file != "-":
-        console.show(_table(model, described))
-    if json_file is not None:
-        console.write_json(json_file, described)
-    broken = [name for name, file in described["files"].items() if not _is_whole(file)]
-    if broken:
-        state = described["files"][broken[0]]["state"]
-        raise ArtifactError(
-            f"{model / broken[0]} is not what was saved ({state}); "
-            "copy the model again or train it anew"
-        )
+    console.report(_table(model, described), described, json_file)
+    for name, file in described["files"].items():
+        if file["state"] not in ("ok", "not verified"):
+            raise ArtifactError(
+                f"{model / name} is not what was saved ({file['state']}); "
+                "copy the model again or train it anew"
+            )
 
 
+@options.command(commands, "export", example="cfnade export model --onnx model.onnx")
 def export_command(
-    model: Model,
+    model: options.Model,
     onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="ONNX file to write.")],
 ) -> None:
     """Export a model to ONNX, from the counts of a history to scores.
@@ -60,10 +52,6 @@ def export_command(
     console.say(
         f"wrote {onnx}: {len(artifact.catalogue):,} items, {onnx.stat().st_size / 1e6:,.1f} MB"
     )
-
-
-def _is_whole(file: dict[str, Any]) -> bool:
-    return file["state"] in ("ok", "not verified")
 
 
 def _table(model: Path, described: dict[str, Any]) -> Table:
@@ -82,9 +70,8 @@ def _table(model: Path, described: dict[str, Any]) -> Table:
         "weights": weights,
         "files": files,
     }
-    table = Table(title=escape(str(model)), show_header=False)
-    for _ in range(3):
-        table.add_column(overflow="fold")
+    columns = [Column(overflow="fold") for _ in range(3)]
+    table = Table(*columns, title=escape(str(model)), show_header=False)
     for part, facts in parts.items():
         table.add_section()
         named = facts if isinstance(facts, dict) else {"": facts}
@@ -102,6 +89,6 @@ def _text(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, str) and value.isprintable():
-        return value
-    return ascii(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value if value.isprintable() else ascii(value)
+    return json.dumps(value)

@@ -10,21 +10,18 @@ import typer
 
 from cfnade.answer.recommendation_file import write_recommendations
 from cfnade.cli import console, options
-from cfnade.cli.options import Reading
+from cfnade.cli.options import ColumnOptions, Model
 from cfnade.data.catalogue import Catalogue, History
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
 Entries = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts."),
+    list[str] | None, typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts.")
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
 User = Annotated[str | None, typer.Option(help="User of the table.")]
 Dislike = Annotated[
-    list[str] | None,
-    typer.Option(metavar="ITEM[=WEIGHT]", help="A disliked item; repeatable."),
+    list[str] | None, typer.Option(metavar="ITEM[=WEIGHT]", help="A disliked item; repeatable.")
 ]
 N = Annotated[int, typer.Option("-n", min=1, help="Most items to find.")]
 Exclude = Annotated[
@@ -33,19 +30,16 @@ Exclude = Annotated[
 Only = Annotated[
     list[str] | None, typer.Option(metavar="ITEM", help="Item to choose from; repeatable.")
 ]
+IncludeSeen = Annotated[
+    bool, typer.Option("--include-seen", help="Recommend items of the history as well.")
+]
+
+commands = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command(
-        "recommend", epilog="Example: cfnade recommend model show-1=12 film-9 -n 5 --explain"
-    )(recommend_command)
-    app.command("similar", epilog="Example: cfnade similar model show-1")(similar_command)
-    app.command("explain", epilog="Example: cfnade explain model show-7 show-1=12 film-9")(
-        explain_command
-    )
-
-
+@options.command(
+    commands, "recommend", example="cfnade recommend model show-1=12 film-9 -n 5 --explain"
+)
 def recommend_command(
     model: Model,
     history: Entries = None,
@@ -54,17 +48,13 @@ def recommend_command(
     out: Annotated[
         Path | None, typer.Option(help="Parquet file to write, for all users of the table.")
     ] = None,
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
+    *,
+    columns: ColumnOptions,
     n: N = 10,
     dislike: Dislike = None,
     exclude: Exclude = None,
     only: Only = None,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Recommend items of the history as well.")
-    ] = False,
+    include_seen: IncludeSeen = False,
     with_reasons: Annotated[
         bool,
         typer.Option("--explain", help="Show the items of the history that speak most for each."),
@@ -73,33 +63,23 @@ def recommend_command(
 ) -> None:
     """Recommend for a history, for a user of a table, or for all of its users."""
     asked = ModelOnDisk(model)
-    reading = Reading(user_col, item_col, count_col, events)
-    filters: dict[str, Any] = {
-        "filter_already_liked_items": not include_seen,
-        "filter_items": asked.items(exclude),
-        "items": None if only is None else asked.items(only),
-    }
+    filters = asked.filters(exclude, only, include_seen=include_seen)
     if out is not None:
         if data is None or history or user is not None or dislike or with_reasons:
             raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")
-        _for_all(asked, reading, data, out, n, filters, json_file)
+        _for_all(asked, columns, data, out, n, filters, json_file)
         return
-    query = asked.answers.query(
-        asked.history(history, data, user, reading),
-        n,
-        disliked=asked.disliked(dislike),
-        explain=with_reasons,
-        **filters,
-    )
+    known, disliked = asked.history(history, data, user, columns), asked.disliked(dislike)
+    query = asked.answers.query(known, n, disliked=disliked, explain=with_reasons, **filters)
     (answer,) = asked.answers.recommend([query])
     found = answer.to_json(asked.describe)
     if not found["recommendations"]:
         seen = "" if include_seen else "; items of the history are left out (see --include-seen)"
         console.say(f"there is nothing to recommend{seen}")
-    table = console.recommendation_table(found["recommendations"])
-    console.report(table, found, json_file)
+    console.report(console.recommendation_table(found["recommendations"]), found, json_file)
 
 
+@options.command(commands, "similar", example="cfnade similar model show-1")
 def similar_command(
     model: Model,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Id of an item.")],
@@ -111,12 +91,9 @@ def similar_command(
     """Find the items that are recommended to the same people as ITEM."""
     asked = ModelOnDisk(model)
     (itemid,) = asked.items([item])
-    ids, similarities = asked.model.similar_items(
-        itemid,
-        n,
-        filter_items=[itemid, *asked.items(exclude)],
-        items=None if only is None else asked.items(only),
-    )
+    left_out = [itemid, *asked.items(exclude)]
+    chosen = None if only is None else asked.items(only)
+    ids, similarities = asked.model.similar_items(itemid, n, filter_items=left_out, items=chosen)
     column_of = asked.catalogue.column_of
     found = [
         {**asked.describe(column_of[other]), "similarity": float(similarity)}
@@ -126,27 +103,25 @@ def similar_command(
     console.report(console.similar_table(one, found), {**one, "similar": found}, json_file)
 
 
+@options.command(commands, "explain", example="cfnade explain model show-7 show-1=12 film-9")
 def explain_command(
     model: Model,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Id of the item to explain.")],
     history: Entries = None,
     data: Table = None,
     user: User = None,
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
+    *,
+    columns: ColumnOptions,
     dislike: Dislike = None,
     json_file: options.Json = None,
 ) -> None:
     """Show the exact effect of each item of a history on ITEM."""
     asked = ModelOnDisk(model)
-    known = asked.history(history, data, user, Reading(user_col, item_col, count_col, events))
+    known = asked.history(history, data, user, columns)
     (column,) = asked.catalogue.columns(asked.items([item]))
     query = asked.answers.query(known, disliked=asked.disliked(dislike))
-    explained = asked.answers.effects(query, np.array([column])).explained(
-        0, column, asked.describe
-    )
+    effects = asked.answers.effects(query, np.array([column]))
+    explained = effects.explained(0, column, asked.describe)
     console.report(console.explanation_table(explained), explained, json_file)
 
 
@@ -163,27 +138,34 @@ class ModelOnDisk:
         """Items by their text; an unknown one stays as written."""
         return [self.ids.get(item, item) for item in written or []]
 
+    def filters(
+        self, exclude: list[str] | None, only: list[str] | None, *, include_seen: bool
+    ) -> dict[str, Any]:
+        """Keywords of `recommend` that say which items to choose from."""
+        return {
+            "filter_already_liked_items": not include_seen,
+            "filter_items": self.items(exclude),
+            "items": None if only is None else self.items(only),
+        }
+
     def describe(self, column: int) -> dict[str, Any]:
         """Id and name of an item, for JSON."""
         item = self.catalogue.ids[[column]].tolist()[0]
         return {"item": item, "name": self.catalogue.label(item)}
 
     def history(
-        self, written: list[str] | None, data: str | None, user: str | None, reading: Reading
+        self, written: list[str] | None, data: str | None, user: str | None, columns: ColumnOptions
     ) -> History:
-        """The history, from the command line or from a table.
+        """The history, from the command line or else from a table.
 
         Unknown items of a table are logged; one on the command line is an error later.
-
-        Raises:
-            ConfigError: If it is given in neither way, or in both.
         """
         if (user is None) != (data is None):
             raise ConfigError("--user and --data go together; give both or neither")
         if bool(written) == (data is not None):
             raise ConfigError("give a history by ITEM=COUNT ..., or by --data TABLE --user ID")
         if data is not None and user is not None:
-            one = options.only_user(reading.read(data), user)
+            one = options.only_user(columns.read(data), user)
             row: History = self.catalogue.align(one, unknown="warn")
             return row
         return options.parse_weights(written or [], self.ids, 1.0, "ITEM or ITEM=COUNT")
@@ -198,17 +180,16 @@ class ModelOnDisk:
 
 def _for_all(
     asked: ModelOnDisk,
-    reading: Reading,
+    columns: ColumnOptions,
     data: str,
     out: Path,
     n: int,
     filters: dict[str, Any],
     json_file: str | None,
 ) -> None:
-    """Write recommendations for all users of a table."""
     if out.suffix != ".parquet":
         raise ConfigError(f"--out takes a .parquet file, got {out.name!r}")
-    table = reading.read(data)
+    table = columns.read(data)
     histories = asked.catalogue.align(table, unknown="warn")
     with console.progress_bar() as progress:
         task = progress.add_task("recommending", total=table.n_users)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cfnade.cli import console, options
-from cfnade.cli.cmd_recommend import Exclude, Model, ModelOnDisk, N, Only
+from cfnade.cli.cmd_recommend import Exclude, IncludeSeen, ModelOnDisk, N, Only
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors, spark_session
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
 from cfnade.scale.shard_training import train_on_spark, train_prepared
-from cfnade.scale.source import Columns
 from cfnade.scale.spark_scoring import PARTITIONS, ScoringOptions, score, score_prepared
 from cfnade.storage.folder import check_place
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Source = Annotated[
-    str,
-    typer.Argument(metavar="DATA", help="Files, a folder or a glob for Spark, or a table."),
+    str, typer.Argument(metavar="DATA", help="Files, a folder or a glob for Spark, or a table.")
 ]
 Prepared = Annotated[
     Path, typer.Argument(metavar="PREPARED", help="Folder written by `scale prepare`.")
@@ -41,53 +40,54 @@ Format = Annotated[
         show_default="by the file name",
     ),
 ]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="The cluster, such as spark://host:7077.",
-        show_default="of spark-submit, or this machine",
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A Spark setting; repeatable."),
-]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line, as a group."""
-    scale = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Prepare, train and score on Spark and in several processes.",
-    )
-    scale.command(
-        "prepare",
-        epilog="Example: cfnade scale prepare plays.parquet --out prepared "
-        "--master spark://host:7077",
-    )(prepare_command)
-    scale.command(
-        "train",
-        epilog="Example: torchrun --nproc-per-node=4 -m cfnade scale train prepared --out model",
-    )(train_command)
-    scale.command(
-        "score",
-        epilog="Example: cfnade scale score model --data plays.parquet --out recommended "
-        "--master spark://host:7077",
-    )(score_command)
-    app.add_typer(scale, name="scale")
+@dataclass(frozen=True)
+class SparkOptions:
+    """The cluster to run on."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The cluster, such as spark://host:7077.",
+            show_default="of spark-submit, or this machine",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A Spark setting; repeatable.")
+    ] = None
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A Spark session for one command; errors of Spark end in one line."""
+        settings = options.parse_pairs(self.conf, "--conf", "spark.executor.memory=8g")
+        session = spark_session(self.master, settings)
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            with spark_errors():
+                yield session
+        finally:
+            session.stop()
 
 
+commands = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Prepare, train and score on Spark and in several processes.",
+)
+
+
+@options.command(
+    commands,
+    "prepare",
+    example="cfnade scale prepare plays.parquet --out prepared --master spark://host:7077",
+)
 def prepare_command(
     data: Source,
     out: Annotated[Path, typer.Option(help="Folder to write, visible to all machines.")],
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
+    *,
+    table: options.TableOptions,
     test_share: options.TestShare = 0.0,
     validation_share: Annotated[
         float, typer.Option(help="Share of items to hold out for early stopping.")
@@ -98,33 +98,30 @@ def prepare_command(
     ] = 16,
     seed: options.Seed = 0,
     file_format: Format = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkOptions,
     json_file: options.Json = None,
 ) -> None:
     """Turn events or counts into shards for training, on Spark."""
-    config = PrepareConfig(
-        min_user_items=min_user_items,
-        min_item_users=min_item_users,
-        test_share=test_share,
-        validation_share=validation_share,
-        validation_users=validation_users,
-        seed=seed,
-        shards=shards,
-    )
-    columns = Columns(user_col, item_col, count_col, events)
+    floors = (table.min_user_items, table.min_item_users)
+    config = PrepareConfig(*floors, test_share, validation_share, validation_users, seed, shards)
     out = own_folder(out)
-    with _session(master, conf) as session:
+    with spark.session() as session:
         frame = read_frame(session, data, file_format)
-        facts = prepare(frame, out, config, columns, from_text=_is_text(data, file_format))
+        facts = prepare(frame, out, config, table, from_text=_is_text(data, file_format))
     shown = {name: value for name, value in facts.items() if name != "settings"}
     console.report(console.facts_table(str(out), shown), facts, json_file)
 
 
+@options.command(
+    commands,
+    "train",
+    example="torchrun --nproc-per-node=4 -m cfnade scale train prepared --out model",
+)
 def train_command(
     prepared: Prepared,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
-    recipe: options.RecipeOption = "default",
+    *,
+    recipe: options.Recipe = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
@@ -132,8 +129,7 @@ def train_command(
         int | None,
         typer.Option(help="Let Spark start this many processes instead of torchrun.", min=1),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkOptions,
 ) -> None:
     """Train a model on a prepared folder, in one process or in several started by torchrun.
 
@@ -146,12 +142,12 @@ def train_command(
     model = ImplicitCFNADE().set_params(**changes)
     chosen = model.get_params(deep=False)
     if spark_processes is not None:
-        with _session(master, conf) as session:
+        with spark.session() as session:
             outcome = train_on_spark(
                 session, prepared, out, chosen, n_processes=spark_processes, resume=resume
             )
     else:
-        if master is not None or conf:
+        if spark.master is not None or spark.conf:
             raise ConfigError("--master and --conf need --spark-processes")
         with console.training_progress(model.get_params()["recipe__max_epochs"]) as callbacks:
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
@@ -164,59 +160,50 @@ def train_command(
     )
     again = f" (resumed after epoch {outcome.resumed_after})" if outcome.resumed_after else ""
     sent = f", {outcome.bytes_per_update / 1e6:.2f} MB sent per update"
-    console.out.print(
+    console.write(
         f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
-        f"{sent if outcome.bytes_per_update else ''}; saved to {out}",
-        markup=False,
-        highlight=False,
+        f"{sent if outcome.bytes_per_update else ''}; saved to {out}"
     )
 
 
+@options.command(
+    commands,
+    "score",
+    example="cfnade scale score model --data plays.parquet --out recommended "
+    "--master spark://host:7077",
+)
 def score_command(
-    model: Model,
+    model: options.Model,
     data: Annotated[
         str, typer.Option(help="Histories: as for `scale prepare`, or a prepared folder.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of Parquet files, visible to all machines.")],
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
+    *,
+    columns: options.ColumnOptions,
     n: N = 10,
     exclude: Exclude = None,
     only: Only = None,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Recommend items of the history too.")
-    ] = False,
+    include_seen: IncludeSeen = False,
     partitions: Annotated[
         int, typer.Option(help="Number of tasks to split the users of a table into.", min=1)
     ] = PARTITIONS,
     file_format: Format = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkOptions,
     json_file: options.Json = None,
 ) -> None:
     """Recommend for all users of a table, on Spark."""
     out = own_folder(out)
     known = ModelOnDisk(model)
-    asked = ScoringOptions(
-        n, not include_seen, known.items(exclude), None if only is None else known.items(only)
-    )
-    columns = Columns(user_col, item_col, count_col, events)
-    with _session(master, conf) as session:
+    asked = ScoringOptions(n, **known.filters(exclude, only, include_seen=include_seen))
+    with spark.session() as session:
         if (Path(data) / SUMMARY).exists():
-            if columns != Columns():
+            if columns != options.ColumnOptions():
                 raise ConfigError("a prepared folder has no columns to choose; leave them out")
             scored = score_prepared(session, data, model, out, asked)
         else:
+            frame, is_text = read_frame(session, data, file_format), _is_text(data, file_format)
             scored = score(
-                read_frame(session, data, file_format),
-                model,
-                out,
-                asked,
-                columns,
-                from_text=_is_text(data, file_format),
-                partitions=partitions,
+                frame, model, out, asked, columns, from_text=is_text, partitions=partitions
             )
     facts: dict[str, Any] = {"folder": str(out), **vars(scored)}
     console.report(console.facts_table("recommendations", facts), facts, json_file)
@@ -224,21 +211,3 @@ def score_command(
 
 def _is_text(data: str, file_format: str | None) -> bool:
     return (file_format or format_of(data)) == "csv"
-
-
-@contextmanager
-def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A Spark session for one command; errors of Spark end in one line."""
-    settings = {}
-    for pair in conf or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--conf takes NAME=VALUE, got {pair!r}")
-        settings[name] = value
-    session = spark_session(master, settings)
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        with spark_errors():
-            yield session
-    finally:
-        session.stop()

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cfnade.cli import console
+from cfnade.cli import console, options
 from cfnade.errors import ConfigError, MissingExtraError
 
 KEY_VARIABLE = "CFNADE_API_KEY"
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to the command line."""
-    app.command("serve", epilog="Example: cfnade serve model --port 8000 --workers 2")(
-        serve_command
-    )
+commands = typer.Typer()
 
 
+@options.command(commands, "serve", example="cfnade serve model --port 8000 --workers 2")
 def serve_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")],
+    model: options.Model,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(help="Worker processes.", min=1)] = 1,
     api_key_file: Annotated[
-        Path | None,
-        typer.Option(help=f"File with the API key; or set {KEY_VARIABLE}."),
+        Path | None, typer.Option(help=f"File with the API key; or set {KEY_VARIABLE}.")
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="URL", help="Origin of a web page that may send requests; repeatable."
-        ),
+        typer.Option(metavar="URL", help="Origin of web pages that may send requests; repeatable."),
     ] = None,
     watch: Annotated[
         float, typer.Option(help="Seconds between checks for a new model; 0 waits for SIGHUP.")
@@ -52,11 +47,8 @@ def serve_command(
     while the service runs; a damaged one is refused. Needs the extra `serve`, but no torch.
     """
     try:
-        import httptools  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import pydantic  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
+            import_module(package)
     except ImportError as error:
         raise MissingExtraError(str(error.name), "serve", "serving a model") from error
     from cfnade.serve.run import run

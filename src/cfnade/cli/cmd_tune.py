@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfnade.cli import console, options
-from cfnade.cli.options import Reading
 from cfnade.compare.tune import N_TRIALS, SPACE, STUDY, OnTuneEpoch, Tuned, tune
 
 if TYPE_CHECKING:
@@ -21,23 +20,18 @@ SHOWN = 5
 """Trials in the table."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to the command line."""
-    app.command(
-        "tune", epilog="Example: cfnade tune plays.parquet --out settings.toml --minutes 30"
-    )(tune_command)
+commands = typer.Typer()
 
 
+@options.command(
+    commands, "tune", example="cfnade tune plays.parquet --out settings.toml --minutes 30"
+)
 def tune_command(
     data: options.Data,
     out: Annotated[Path, typer.Option(help="Settings file to write, such as settings.toml.")],
-    user_col: options.UserCol = None,
-    item_col: options.ItemCol = None,
-    count_col: options.CountCol = None,
-    events: options.Events = None,
-    min_user_items: options.MinUserItems = 0,
-    min_item_users: options.MinItemUsers = 0,
-    recipe: options.RecipeOption = "default",
+    *,
+    table: options.TableOptions,
+    recipe: options.Recipe = "default",
     settings: options.Set = None,
     search: Annotated[
         str | None,
@@ -69,14 +63,13 @@ def tune_command(
     are always in OUT, and all trials in OUT.study, for --resume. The test part that `evaluate`
     and `compare` hold out with this seed is never used.
     """
-    reading = Reading(user_col, item_col, count_col, events, min_user_items, min_item_users)
     names = None
     if search is not None:
         names = [name.strip().replace("-", "_") for name in search.split(",") if name.strip()]
     try:
         with _progress(trials) as (on_epoch, on_trial):
             tuned = tune(
-                reading.read(data),
+                table.read(data),
                 out,
                 recipe=recipe,
                 changes=options.parse_settings(settings),
@@ -123,23 +116,21 @@ def _table(tuned: Tuned) -> Table:
     n_pruned = sum(trial.state == "pruned" for trial in tuned.trials)
     n_failed = sum(trial.state == "failed" for trial in tuned.trials)
     failed = f", {n_failed} could not be trained" if n_failed else ""
+    complete = [trial for trial in tuned.trials if trial.mpr is not None]
+    shown = sorted(complete, key=lambda trial: trial.mpr or 0.0)[:SHOWN]
+    shown += [trial for trial in complete if trial.number == 1 and trial not in shown]
     table = Table(
+        "trial",  # one column each: there are more settings than trials shown
+        *(Column(str(trial.number), justify="right") for trial in shown),
         title=f"{len(tuned.trials)} settings tried, {n_pruned} pruned{failed}",
         caption=f"The best {SHOWN} and trial 1, the recipe. Validation MPR, lower is better. The "
         "best of many trials is optimistic: cfnade evaluate judges it on the test part.",
         caption_justify="left",
     )
-    complete = [trial for trial in tuned.trials if trial.mpr is not None]
-    shown = sorted(complete, key=lambda trial: trial.mpr or 0.0)[:SHOWN]
-    shown += [trial for trial in complete if trial.number == 1 and trial not in shown]
-    table.add_column("trial")  # one column each: there are more settings than trials shown
-    for trial in shown:
-        table.add_column(str(trial.number), justify="right")
     table.add_row("MPR %", *(f"{trial.mpr:.3f}" for trial in shown))
     for name in shown[0].settings if shown else ():
         values = (trial.settings[name] for trial in shown)
-        shown_values = (f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-        table.add_row(name, *shown_values)
+        table.add_row(name, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values))
     table.add_row("epochs", *(str(trial.best_epoch) for trial in shown))
     table.add_row("seconds", *(f"{trial.seconds:.0f}" for trial in shown))
     return table

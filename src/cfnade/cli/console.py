@@ -34,6 +34,11 @@ out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
 
 
+def write(text: str) -> None:
+    """Print a line on standard output."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def say(message: str) -> None:
     """Print a line on standard error."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
@@ -60,9 +65,8 @@ def job_progress() -> Iterator[OnProgress]:
                 stage = name
                 report_stage(bar, stage)
             found = "" if job.trial is None else f", last MPR {job.trial.cost:.2f} %"
-            bar.update(
-                task, description=stage + found, completed=job.n_done, total=max(job.n_most, 1)
-            )
+            total = max(job.n_most, 1)
+            bar.update(task, description=stage + found, completed=job.n_done, total=total)
 
         yield on_progress
 
@@ -95,15 +99,13 @@ _FIRST = ("model", "MPR % (95 %)", "recall@20", "ndcg@100", "fit s")
 
 def _figures(result: Result) -> dict[str, str]:
     """A row of the table, by heading."""
-    low, high = result.intervals["mpr"]
+    metrics, (low, high) = result.metrics, result.intervals["mpr"]
     shown = ("recall@20", "recall@50", "ndcg@20", "ndcg@100")
     return {
         "model": result.model,
-        "MPR % (95 %)": _marked(
-            result, "mpr", f"{result.metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"
-        ),
-        "unweighted": _marked(result, "mpr_unweighted", f"{result.metrics['mpr_unweighted']:.2f}"),
-        **{name: _marked(result, name, f"{result.metrics[name]:.4f}") for name in shown},
+        "MPR % (95 %)": _marked(result, "mpr", f"{metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"),
+        "unweighted": _marked(result, "mpr_unweighted", f"{metrics['mpr_unweighted']:.2f}"),
+        **{name: _marked(result, name, f"{metrics[name]:.4f}") for name in shown},
         "settings tried": str(result.n_settings),
         "search s": f"{result.search_seconds:.1f}",
         "fit s": f"{result.fit_seconds:.1f}",
@@ -145,7 +147,7 @@ def show_comparison(comparison: Comparison, json_file: str | None) -> None:
     report(comparison_table(comparison), comparison.to_json(), json_file)
     calibration = calibration_table(comparison)
     if calibration is not None and json_file != "-":
-        show(calibration)
+        out.print(calibration)
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -164,19 +166,13 @@ def sweep_table(sweep: Sweep) -> Table:
 
 def recommendation_table(found: list[dict[str, Any]]) -> Table:
     """Recommended items, best first, with their reasons if known."""
-    table = Table()
-    table.add_column("", justify="right")
-    table.add_column("item")
     value = shown_value(found)
-    table.add_column(value, justify="right")
-    has_reasons = any("because" in entry for entry in found)
-    if has_reasons:
+    table = Table(_right(""), "item", _right(value))
+    if any("because" in entry for entry in found):
         table.add_column("because of")
     for place, entry in enumerate(found, start=1):
-        cells = [str(place), escape(_label(entry)), _value(entry, value)]
-        if has_reasons:
-            cells.append(escape(", ".join(_label(reason) for reason in entry["because"])))
-        table.add_row(*cells)
+        reasons = [escape(", ".join(map(_label, entry["because"])))] if "because" in entry else []
+        table.add_row(str(place), escape(_label(entry)), _value(entry, value), *reasons)
     return table
 
 
@@ -194,8 +190,8 @@ def _value(entry: dict[str, Any], value: str, sign: str = "") -> str:
 
 def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
     """Items similar to another, best first."""
-    columns = (_right(""), "item", _right("similarity"))
-    table = Table(*columns, title=escape(f"like {_label(item)}"))
+    title = escape(f"like {_label(item)}")
+    table = Table(_right(""), "item", _right("similarity"), title=title)
     for place, entry in enumerate(found, start=1):
         table.add_row(str(place), escape(_label(entry)), f"{entry['similarity']:.3f}")
     return table
@@ -205,12 +201,12 @@ def explanation_table(explained: dict[str, Any]) -> Table:
     """The effect of each entry of a history on an item, largest first."""
     value = shown_value([explained])
     table = Table(
+        "entry of the history",
+        _right(f"effect on {value}"),
         title=escape(f"{_label(explained)}: {value} {_value(explained, value)}"),
         caption="Effect: the value with the entry, minus the value without it.",
         caption_justify="left",
     )
-    table.add_column("entry of the history")
-    table.add_column(f"effect on {value}", justify="right")
     for effect in explained["effects"]:
         kind = "" if effect["liked"] else " (disliked)"
         table.add_row(escape(_label(effect) + kind), _value(effect, value, "+"))
@@ -247,32 +243,23 @@ def _right(name: str) -> Column:
     return Column(name, justify="right")
 
 
-def show(table: Table) -> None:
-    """Print a table on standard output."""
-    out.print(table)
-
-
 def report(table: Table, value: dict[str, Any], json_file: str | None) -> None:
-    """Print a table, unless JSON goes to standard output; and write JSON if asked to."""
-    if json_file is not None:
-        write_json(json_file, value)
-    if json_file != "-":
-        show(table)
-
-
-def write_json(target: str, value: dict[str, Any]) -> None:
-    """Write JSON to a file, or to standard output for `-`.
+    """Print a table and write JSON to the file, if there is one; only JSON if the file is `-`.
 
     Raises:
         DataError: If the file cannot be written.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
-    if target == "-":
+    if json_file == "-":
         sys.stdout.write(text)
         return
-    try:
-        path = Path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}; choose another place") from error
+    if json_file is not None:
+        path = Path(json_file)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise DataError(
+                f"cannot write {json_file}: {error.strerror}; choose another place"
+            ) from error
+    out.print(table)

@@ -33,17 +33,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Implicit CF-NADE: recommendations from watch, play and purchase counts.",
 )
-for group in (
-    cmd_fit,
-    cmd_tune,
-    cmd_compare,
-    cmd_recommend,
-    cmd_serve,
-    cmd_model,
-    cmd_data,
-    cmd_scale,
-):
-    group.register(app)
+for module in (cmd_fit, cmd_tune, cmd_compare, cmd_recommend, cmd_serve, cmd_model):
+    app.registered_commands += module.commands.registered_commands
+app.add_typer(cmd_data.commands, name="data")
+app.add_typer(cmd_scale.commands, name="scale")
 
 
 @app.callback(invoke_without_command=True)

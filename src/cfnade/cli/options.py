@@ -1,44 +1,32 @@
-"""Options shared by several commands, and how their values are parsed."""
+"""How a command is declared, the options that several share, and how their values are parsed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cfnade.data.ingest import read_interactions, read_item_names
+from cfnade.compare.protocol import ProtocolConfig
+from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
 from cfnade.fit import settings as settings_file
+from cfnade.scale.source import Columns
+
+Command = Callable[..., None]
 
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="CSV or Parquet file, a folder or a glob of them.")
 ]
-UserCol = Annotated[str | None, typer.Option(help="Column of user ids; by default recognised.")]
-ItemCol = Annotated[str | None, typer.Option(help="Column of item ids; by default recognised.")]
-CountCol = Annotated[
-    str | None, typer.Option(help="Column of counts; without one, each row is one event.")
-]
-Events = Annotated[
-    bool | None,
-    typer.Option(
-        "--events/--counts",
-        help="Count rows, or add up the count column.",
-        show_default="by the columns",
-    ),
-]
-MinUserItems = Annotated[int, typer.Option(help="Drop users with fewer items.")]
-MinItemUsers = Annotated[int, typer.Option(help="Drop items with fewer users.")]
-Names = Annotated[
-    str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
-]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
 Test = Annotated[
-    str | None,
-    typer.Option(help="A fixed test part; all of DATA is then for training."),
+    str | None, typer.Option(help="A fixed test part; all of DATA is then for training.")
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
@@ -46,35 +34,11 @@ Json = Annotated[
     typer.Option("--json", metavar="FILE", help="Write JSON to this file; - is standard output."),
 ]
 TestShare = Annotated[float, typer.Option(help="Share of each user's items held out for the test.")]
-CandidatesOption = Annotated[
-    str, typer.Option("--candidates", help="Rank unseen items or all items.", metavar="unseen|all")
-]
-RatingsFromOption = Annotated[
-    str,
-    typer.Option(
-        "--ratings-from",
-        metavar="train|all",
-        help="Fit relative ratings on the training pairs, or on all pairs as the paper does.",
-    ),
-]
-ValidationBy = Annotated[
-    str | None,
-    typer.Option(
-        "--validation-by",
-        metavar="pairs|events|sessions",
-        help="Split off the validation part by pairs, events or sessions.",
-        show_default="as the test part",
-    ),
-]
-Trials = Annotated[int, typer.Option(help="Settings to try per model, on validation.", min=1)]
-RecipeOption = Annotated[
-    str, typer.Option("--recipe", help="Settings to start from.", metavar="default|paper")
-]
+Recipe = Annotated[str, typer.Option(help="Settings to start from.", metavar="default|paper")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the model; repeatable."),
 ]
-
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", metavar="FILE", help="Start from the settings in a file of `tune`."),
@@ -82,76 +46,147 @@ SettingsFile = Annotated[
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Options for reading a table."""
+class ColumnOptions(Columns):
+    """Which columns of a table hold what."""
 
-    user_col: str | None = None
-    item_col: str | None = None
-    count_col: str | None = None
-    events: bool | None = None
-    min_user_items: int = 0
-    min_item_users: int = 0
-    names: str | None = None
+    user_col: Annotated[
+        str | None, typer.Option(help="Column of user ids; by default recognised.")
+    ] = None
+    item_col: Annotated[
+        str | None, typer.Option(help="Column of item ids; by default recognised.")
+    ] = None
+    count_col: Annotated[
+        str | None, typer.Option(help="Column of counts; without one, each row is one event.")
+    ] = None
+    events: Annotated[
+        bool | None,
+        typer.Option(
+            "--events/--counts",
+            help="Count rows, or add up the count column.",
+            show_default="by the columns",
+        ),
+    ] = None
 
-    def read(self, source: str, *, floors: bool = True) -> Interactions:
-        """Read interactions; a fixed test part is read without floors."""
-        data = read_interactions(
-            source,
-            user_col=self.user_col,
-            item_col=self.item_col,
-            count_col=self.count_col,
-            events=self.events,
-            min_user_items=self.min_user_items if floors else 0,
-            min_item_users=self.min_item_users if floors else 0,
-        )
-        return data if self.names is None else data.with_item_names(read_item_names(self.names))
+    def read(self, source: str) -> Interactions:
+        """Read the interactions of a table."""
+        return read_interactions(source, **vars(self))
+
+
+@dataclass(frozen=True)
+class TableOptions(ColumnOptions):
+    """How to read a table."""
+
+    min_user_items: Annotated[int, typer.Option(help="Drop users with fewer items.")] = 0
+    min_item_users: Annotated[int, typer.Option(help="Drop items with fewer users.")] = 0
 
     def read_test(self, source: str | None) -> Interactions | None:
-        """Read a fixed test part, if there is one."""
-        return None if source is None else self.read(source, floors=False)
+        """Read a fixed test part, if there is one; the floors do not apply to it."""
+        if source is None:
+            return None
+        return replace(self, min_user_items=0, min_item_users=0).read(source)
+
+
+@dataclass(frozen=True)
+class ProtocolOptions:
+    """How to split and rank."""
+
+    test_share: TestShare = 0.1
+    candidates: Annotated[
+        str, typer.Option(help="Rank unseen items or all items.", metavar="unseen|all")
+    ] = "unseen"
+    ratings_from: Annotated[
+        str,
+        typer.Option(
+            metavar="train|all",
+            help="Fit relative ratings on the training pairs, or on all pairs as the paper does.",
+        ),
+    ] = "train"
+    validation_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pairs|events|sessions",
+            help="Split off the validation part by pairs, events or sessions.",
+            show_default="as the test part",
+        ),
+    ] = None
+
+    def config(self, seed: int) -> ProtocolConfig:
+        """As settings of a comparison."""
+        return ProtocolConfig(seed=seed, **vars(self))
+
+
+def command(commands: typer.Typer, name: str, *, example: str) -> Callable[[Command], Command]:
+    """Register a function as a command, with an example in its help.
+
+    A parameter whose type is one of the dataclasses above becomes one option per field.
+    """
+
+    def register(function: Command) -> Command:
+        commands.command(name, epilog=f"Example: {example}")(_with_flat_options(function))
+        return function
+
+    return register
+
+
+def _with_flat_options(function: Command) -> Command:
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    for parameter in signature(function, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            groups[parameter.name] = kind
+            parameters += signature(kind, eval_str=True).parameters.values()
+        else:
+            parameters.append(parameter)
+
+    @wraps(function)
+    def flat(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        function(**values)
+
+    by_keyword = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+    flat.__signature__ = Signature(by_keyword)  # type: ignore[attr-defined]  # typer reads it
+    flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return flat
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """Parse settings written as NAME=VALUE.
-
-    Raises:
-        ConfigError: If one has another form.
-    """
-    settings = {}
-    for pair in pairs or []:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--set takes NAME=VALUE, got {pair!r}; for example --set alpha=100")
+    """Parse settings written as NAME=VALUE; a value is a number, true, false, null or text."""
+    settings: dict[str, Any] = {}
+    for name, text in parse_pairs(pairs, "--set", "alpha=100").items():
         key = name.strip().replace("-", "_")
         if key == "relative_rating":
             raise ConfigError("relative_rating cannot be set on the command line")
-        settings[key] = _value(text.strip())
+        value = text.strip()
+        try:
+            json_text = {"None": "null", "True": "true", "False": "false"}.get(value, value)
+            settings[key] = json.loads(json_text)
+        except ValueError:
+            settings[key] = value
     return settings
 
 
-def starting_from(recipe: str, path: Path | None) -> settings_file.SettingsFile:
-    """The settings to start from: those of a file, or a recipe.
+def parse_pairs(pairs: list[str] | None, option: str, example: str) -> dict[str, str]:
+    """Parse texts written as NAME=VALUE; raises `ConfigError` if one has another form."""
+    texts = {}
+    for pair in pairs or []:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"{option} takes NAME=VALUE, got {pair!r}; for example {option} {example}"
+            )
+        texts[name] = text
+    return texts
 
-    Raises:
-        ConfigError: If both are given, or the file cannot be read.
-    """
+
+def starting_from(recipe: str, path: Path | None) -> settings_file.SettingsFile:
+    """The settings to start from: those of a file, or else a recipe."""
     if path is None:
         return settings_file.SettingsFile({}, recipe)
     if recipe != "default":
         raise ConfigError(f"--recipe does not go with --settings: {path} names its own")
     return settings_file.read_settings(path)
-
-
-def parse_numbers(text: str, option: str) -> list[float]:
-    """Parse numbers separated by commas.
-
-    Raises:
-        ConfigError: If one is not a number.
-    """
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise ConfigError(f"{option} takes numbers separated by commas, got {text!r}") from None
 
 
 def parse_weights(
@@ -164,9 +199,6 @@ def parse_weights(
         ids: Item ids by their text.
         missing: Number of an item without one.
         what: The expected form, for messages.
-
-    Raises:
-        ConfigError: If a number is not one.
     """
     numbers: dict[Any, float] = {}
     for entry in entries:
@@ -183,11 +215,7 @@ def parse_weights(
 
 
 def only_user(data: Interactions, user: str) -> Interactions:
-    """The counts of one user of a table, by the text of the id.
-
-    Raises:
-        DataError: If there is no such user.
-    """
+    """The counts of one user, by the text of the id; raises `DataError` without such a user."""
     rows = [row for row, known in enumerate(data.user_ids.tolist()) if str(known) == user][:1]
     if not rows:
         raise DataError(f"user {user!r} is not in the table ({data.n_users:,} users)")
@@ -197,11 +225,3 @@ def only_user(data: Interactions, user: str) -> Interactions:
 def dataset_name(source: str) -> str:
     """A short name of a data set, for tables."""
     return Path(source).name.removesuffix(".parquet").removesuffix(".csv") or source
-
-
-def _value(text: str) -> Any:
-    """A number, true, false or null; anything else is text."""
-    try:
-        return json.loads({"None": "null", "True": "true", "False": "false"}.get(text, text))
-    except ValueError:
-        return text

@@ -22,6 +22,7 @@ from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating, check_alpha, confidence
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.scale.cluster import spark_session
+from cfnade.scorer import blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,14 +97,11 @@ class IMFSpark:
         return self
 
     def _als(self, session: SparkSession, ratings: csr_array) -> Any:
-        """Spark's fitted model."""
         import pyarrow as pa
         from pyspark.ml.recommendation import ALS
 
-        users = np.repeat(np.arange(ratings.shape[0], dtype=np.int32), np.diff(ratings.indptr))
-        table = pa.table(
-            {"user": users, "item": ratings.indices.astype(np.int32), "rating": ratings.data}
-        )
+        users, items = (indices.astype(np.int32) for indices in ratings.tocoo().coords)
+        table = pa.table({"user": users, "item": items, "rating": ratings.data})
         als = ALS(
             rank=self.factors,
             maxIter=self.iterations,
@@ -124,22 +122,16 @@ class IMFSpark:
         return np.asarray(users @ self.item_factors_.T)
 
     def user_factors(self, ratings: csr_array) -> NDArray[np.float32]:
-        """Factors of users given those of the items: the exact solution of Spark's half step.
-
-        `(Y'Y + Y' (C - 1) Y + reg n_u I) x_u = Y' C 1`, sums over the user's likes.
-
-        Args:
-            ratings: Relative ratings, sparse, (n_users, n_items).
+        """Solve `(Y'Y + Y' (C - 1) Y + reg n_u I) x_u = Y' C 1`, with sums over the user's likes.
 
         Returns:
-            (n_users, factors); 0 without a like.
+            (n_users, factors), 0 without a like; `ratings` are (n_users, n_items).
         """
         Y = self.item_factors_.astype(np.float64)
         gram, identity = Y.T @ Y, np.eye(self.factors)
         found = np.zeros((ratings.shape[0], self.factors))
-        step = max(1, _MOST_BYTES // gram.nbytes)
-        for start in range(0, ratings.shape[0], step):
-            users = range(start, min(start + step, ratings.shape[0]))
+        for block in blocks(ratings.shape[0], gram.nbytes // 4, _MOST_BYTES):
+            users = range(block.start, block.stop)
             left, right = np.empty((len(users), *gram.shape)), np.empty((len(users), self.factors))
             for place, user in enumerate(users):
                 at = slice(ratings.indptr[user], ratings.indptr[user + 1])
@@ -148,7 +140,7 @@ class IMFSpark:
                 penalty = self.regularization * max(len(liked), 1) * identity
                 left[place] = gram + (liked.T * (c - 1.0)) @ liked + penalty
                 right[place] = c @ liked
-            found[start : start + len(users)] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+            found[block] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
         return found.astype(np.float32)
 
 

@@ -52,11 +52,11 @@ def spark_session(
 
 
 def read_frame(session: SparkSession, source: str, file_format: str | None = None) -> DataFrame:
-    """Open files, a folder or glob of them, or a table of Spark's catalogue.
+    """Open files, a folder or glob of them that the executors see, or a table of the catalogue.
 
     Args:
-        session: Where to.
-        source: A path that the executors see, or the name of a table with `file_format="table"`.
+        session: Spark session to use.
+        source: A path, or the name of a table with `file_format="table"`.
         file_format: Any format that this Spark reads; None goes by the file names.
 
     Raises:
@@ -74,9 +74,8 @@ def read_frame(session: SparkSession, source: str, file_format: str | None = Non
             reader = reader.options(header="true", sep=separator, escape='"')
         return reader.load(source)
     except PySparkException as error:
-        raise DataError(
-            f"Spark cannot read {source} as {file_format}: {reason_of(error)}"
-        ) from error
+        reason = reason_of(error)
+        raise DataError(f"Spark cannot read {source} as {file_format}: {reason}") from error
 
 
 def format_of(source: str) -> str:
@@ -100,11 +99,7 @@ def _names(source: str) -> list[str]:
 
 
 def own_folder(folder: str | Path) -> Path:
-    """An absolute path of a folder that we write, and read without Spark.
-
-    Raises:
-        ConfigError: If it is an address such as `hdfs://` or `s3a://`.
-    """
+    """Make a folder's path absolute; raises `ConfigError` for an address such as `s3a://`."""
     if _SCHEME.match(str(folder)):
         raise ConfigError(
             f"{folder} is not a path: mount that store on all machines, and give the path there "
@@ -114,21 +109,13 @@ def own_folder(folder: str | Path) -> Path:
 
 
 def for_spark(folder: Path) -> str:
-    """The folder's address for Spark, whose default file system may be another.
-
-    Not `as_uri`: Spark takes its %20 for a part of the name.
-    """
-    return f"file://{folder}"
+    """The folder's address for Spark, whose default file system may be another."""
+    return f"file://{folder}"  # not `as_uri`: Spark takes its %20 for a part of the name
 
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Turn Spark's errors into ours.
-
-    Raises:
-        DataError: If Spark refuses the query: a column, a type, a path.
-        ClusterError: If the job fails while it runs.
-    """
+    """Turn Spark's errors into ours: `DataError` for a refused query, `ClusterError` for a job."""
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
@@ -137,40 +124,29 @@ def spark_errors() -> Iterator[None]:
     except AnalysisException as error:
         raise DataError(f"Spark cannot do that: {reason_of(error)}") from error
     except (PySparkException, Py4JError, ConnectionError) as error:  # the last: Java is gone
-        raise ClusterError(
-            f"the Spark job failed: {reason_of(error)}; see the executors' logs"
-        ) from error
+        reason = reason_of(error)
+        raise ClusterError(f"the Spark job failed: {reason}; see the executors' logs") from error
 
 
 def reason_of(error: BaseException) -> str:
     """The deepest cause of an error, in one line."""
-    reason = ""
-    with suppress(Exception):  # Java cannot be asked if it is gone
-        for text in _causes(error):
-            reason = _one_line(text) or reason
-    return f"{reason or type(error).__name__:.{_MOST}}"
-
-
-def _causes(error: BaseException) -> Iterator[str]:
-    """The messages of an error and its Java causes, the deepest last."""
+    reason = _one_line(str(error))
     java: Any = getattr(error, "java_exception", None)  # of Py4J
     if java is None:
         java = getattr(error, "_origin", None)  # of PySpark
-    yield str(error)
-    n_links = 0
-    while java is not None and n_links < 50:  # causes may form a ring
-        yield str(java.toString())
-        java, n_links = java.getCause(), n_links + 1
+    with suppress(Exception):  # Java does not answer if it is gone
+        for _ in range(50):  # causes may form a ring
+            if java is None:
+                break
+            reason = _one_line(str(java.toString())) or reason
+            java = java.getCause()
+    return f"{reason or type(error).__name__:.{_MOST}}"
 
 
 def _one_line(text: str) -> str:
     """The error at the end of a Python traceback, or else the first line."""
-    lines = []
-    for line in text.splitlines():
-        if line.startswith(("\tat ", "JVM stacktrace:", "Driver stacktrace:")):
-            break
-        if line.strip():
-            lines.append(line)
+    message = re.split(r"^(?:\tat |JVM stacktrace:|Driver stacktrace:)", text, flags=re.M)[0]
+    lines = [line for line in message.splitlines() if line.strip()]
     for start, line in enumerate(lines):
         if "Traceback (most recent call last)" in line:
             raised = [line for line in lines[start + 1 :] if not line.startswith(" ")]

@@ -9,14 +9,15 @@ import json
 import logging
 import shutil
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cfnade.checks import check_share
+from cfnade.checks import check_at_least, check_share
 from cfnade.data.splitting import MIN_ITEMS
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 from cfnade.scale.cluster import for_spark, own_folder
-from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, PARTS, SUMMARY, USERS, parquet
+from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, SUMMARY, USERS, parquet
 from cfnade.scale.source import (
     KNOWN,
     NEVER,
@@ -47,13 +48,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """Settings of the preparation."""
+    """Settings of the preparation; the floors drop users and items with fewer."""
 
     min_user_items: int = 0
-    """Drop users with fewer items."""
-
     min_item_users: int = 0
-    """Drop items with fewer users."""
 
     test_share: float = 0.0
     """Share of each user's items to hold out for a test."""
@@ -65,15 +63,12 @@ class PrepareConfig:
     """Number of validation users, about."""
 
     seed: int = 0
-    """Of the split."""
-
     shards: int = 16
     """Files of users: at least one per training process."""
 
     def __post_init__(self) -> None:
         check_share(test_share=self.test_share, validation_share=self.validation_share)
-        if self.shards < 1 or self.validation_users < 1:
-            raise ConfigError("shards and validation_users must be at least 1")
+        check_at_least(1, shards=self.shards, validation_users=self.validation_users)
 
 
 def prepare(
@@ -107,44 +102,30 @@ def prepare(
     checked = check_frame(frame, columns, from_text=from_text)
     pairs = with_floors(checked.pairs(), config.min_user_items, config.min_item_users)
     threshold = hash_threshold(config.validation_users / max(checked.about_n_users, 1))
-    split = run_query(
-        pairs,
-        lambda table: split_query(
-            table,
-            test_share=config.test_share,
-            validation_share=config.validation_share,
-            validation_threshold=threshold,
-            seed=config.seed,
-        ),
+    query = partial(
+        split_query,
+        test_share=config.test_share,
+        validation_share=config.validation_share,
+        validation_threshold=threshold,
+        seed=config.seed,
     )
-    split = _written(split, out / _STAGE)  # read several times below
+    split = _written(run_query(pairs, query), out / _STAGE)  # read several times below
     pairs.unpersist()
     facts = _facts(split)
     if facts["n_pairs"] == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
-    for part in PARTS:
-        share = getattr(config, f"{part}_share")
+    for part, share in (("validation", config.validation_share), ("test", config.test_share)):
         if share > 0 and facts[f"n_{part}_pairs"] == 0:
-            logger.warning(
-                "nothing is held out for %s: no chosen user has %d items or more",
-                part,
-                MIN_ITEMS,
-            )
+            text = "nothing is held out for %s: no chosen user has %d items or more"
+            logger.warning(text, part, MIN_ITEMS)
 
-    numbered = (
-        split.select("item_id")
-        .distinct()
-        .selectExpr(
-            "item_id AS item", "CAST(row_number() OVER (ORDER BY item_id) - 1 AS INT) AS code"
-        )
-    )
+    code = "CAST(row_number() OVER (ORDER BY item_id) - 1 AS INT) AS code"
+    numbered = split.select("item_id").distinct().selectExpr("item_id AS item", code)
     items = _written(numbered.coalesce(1), out / ITEMS)
     codes = F.broadcast(items.withColumnRenamed("item", "item_id"))
     known = split.where(F.col("part") == KNOWN)
-    distributions = _written(
-        run_query(known, distributions_query).join(codes, "item_id").drop("item_id"),
-        out / DISTRIBUTIONS,
-    )
+    counted = run_query(known, distributions_query).join(codes, "item_id").drop("item_id")
+    distributions = _written(counted, out / DISTRIBUTIONS)
     coded = split.join(codes, "item_id").drop("item_id")
     _write_users(_with_ratings(coded, distributions), out / USERS, config.shards)
     shutil.rmtree(out / _STAGE)
@@ -195,7 +176,7 @@ def _facts(split: DataFrame) -> dict[str, Any]:
 
 
 def _with_ratings(coded: DataFrame, distributions: DataFrame) -> DataFrame:
-    """Add relative ratings to the pairs; null where not needed, in the held-out parts.
+    """Add relative ratings to the pairs; those of held-out pairs may be null.
 
     Neither join sends all watchers of an item to one task.
     """
@@ -211,37 +192,29 @@ def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:
     """Write one row per user, in `shards` files, ordered by a hash of the ids."""
     from pyspark.sql import functions as F
 
-    def listed(part: int, *columns: str) -> Column:
-        is_in = F.col("part") == part
-        return F.sort_array(F.collect_list(F.when(is_in, F.struct(*columns))))
+    def listed(part: int, name: str) -> Column:
+        pair = F.when(F.col("part") == part, F.struct("code", "n", "rating"))
+        return F.sort_array(F.collect_list(pair)).alias(name)
 
     users = (
         pairs.repartition(shards, "user_id")
         .groupBy(F.col("user_id").alias("user"))
-        .agg(
-            listed(KNOWN, "code", "n", "rating").alias("known"),
-            *(
-                listed(number, "code", "n").alias(part)
-                for part, number in zip(PARTS, (VALIDATION, TEST), strict=True)
-            ),
-        )
+        .agg(listed(KNOWN, "known"), listed(VALIDATION, "validation"), listed(TEST, "test"))
         .where(F.size("known") > 0)
-        .select(
+        .selectExpr(
             "user",
-            F.col("known.code").alias("items"),
-            F.col("known.n").alias("counts"),
-            F.col("known.rating").alias("ratings"),
-            *(
-                F.col(f"{part}.{field}").alias(f"{part}_{name}")
-                for part in PARTS
-                for field, name in (("code", "items"), ("n", "counts"))
-            ),
+            "known.code AS items",
+            "known.n AS counts",
+            "known.rating AS ratings",
+            "validation.code AS validation_items",
+            "validation.n AS validation_counts",
+            "test.code AS test_items",
+            "test.n AS test_counts",
         )
     )
     in_order = users.sortWithinPartitions(F.md5(F.col("user").cast("string")), "user")
-    in_order.write.option("parquet.block.size", ROW_GROUP_BYTES).parquet(
-        for_spark(folder), compression="zstd"
-    )
+    writer = in_order.write.option("parquet.block.size", ROW_GROUP_BYTES)
+    writer.parquet(for_spark(folder), compression="zstd")
 
 
 def _n_rows(folder: Path) -> int:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.data.catalogue import Catalogue
@@ -30,8 +29,6 @@ from cfnade.scale.cluster import own_folder
 FORMAT = 1
 SUMMARY, ITEMS, DISTRIBUTIONS, USERS = "prepared.json", "items", "distributions", "users"
 _LISTS = ("items", "counts")
-PARTS = ("validation", "test")
-"""The held-out parts."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,7 @@ class Prepared:
 
     @classmethod
     def open(cls, folder: str | Path) -> Prepared:
-        """Open a folder.
-
-        Raises:
-            DataError: If it is incomplete, or has another format.
-            ConfigError: If it is not a path.
-        """
+        """Open a folder; raises `DataError` if it is incomplete or has another format."""
         folder = own_folder(folder)
         try:
             summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -142,17 +134,9 @@ def _read_table(folder: Path, columns: list[str]) -> Any:
 
 
 def lists_to_rows(table: Any, items: str, values: str, n_items: int) -> csr_array:
-    """Two list columns of an Arrow table as a sparse matrix, (n_rows, n_items).
-
-    Args:
-        table: One row per user.
-        items: Name of the lists of columns.
-        values: Name of the lists of values, of the same lengths.
-        n_items: Number of columns.
-    """
+    """Two list columns of an Arrow table, `items` and `values`, as a matrix, (n_rows, n_items)."""
     of_items, of_values = (table.column(name).combine_chunks() for name in (items, values))
-    lengths: NDArray[np.int64] = of_items.value_lengths().to_numpy(zero_copy_only=False)
+    arrays = (of_values.flatten(), of_items.flatten(), of_items.value_lengths())
+    data, columns, lengths = (array.to_numpy(zero_copy_only=False) for array in arrays)
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    columns = of_items.flatten().to_numpy(zero_copy_only=False)
-    data = of_values.flatten().to_numpy(zero_copy_only=False)
-    return csr_array((data, columns, ends), shape=(len(lengths), n_items))
+    return csr_array((data, columns, ends), shape=(table.num_rows, n_items))

@@ -8,6 +8,7 @@ A, these are the rows in anyone's context.
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import time
 import uuid
@@ -27,11 +28,9 @@ _SMALL = 1 << 16  # bytes: smaller tensors are sent in one message
 
 
 class Together:
-    """Sums over all processes, and counts the bytes that this one sends.
+    """Sums over all processes, on `device`, and counts the bytes that this one sends.
 
-    Args:
-        device: Where to sum tensors; nccl needs a GPU.
-        n_earlier_starts: Of the same job; known to the first process.
+    The first process knows the number of earlier starts of the same job.
     """
 
     def __init__(self, device: torch.device | None = None, n_earlier_starts: int = 0) -> None:
@@ -74,12 +73,10 @@ class Together:
 
     def check_same(self, numbers: Sequence[int], what: str) -> None:
         """Raise `TrainingError` unless all processes have the numbers of the first."""
-        expected = from_first(self, numbers)
-        n_others = torch.tensor([float(expected != list(numbers))], dtype=torch.float64)
-        self.add_up([n_others])
-        if n_others.item() > 0:
+        (n_others,) = _sums(self, float(from_first(self, numbers) != list(numbers)))
+        if n_others > 0:
             raise TrainingError(
-                f"{n_others.item():.0f} of {n_processes()} processes found something else in "
+                f"{n_others:.0f} of {n_processes()} processes found something else in "
                 f"{what} than the first; put it where all machines see the same files"
             )
 
@@ -92,32 +89,33 @@ class Together:
                 tensor.copy_(there)
 
 
+def _sums(exchange: Exchange, *numbers: float) -> list[float]:
+    """Each number, summed over the processes."""
+    sums = torch.tensor(numbers, dtype=torch.float64)
+    exchange.add_up([sums])
+    return list(sums.tolist())
+
+
 def from_first(exchange: Exchange, numbers: Sequence[int]) -> list[int]:
     """The numbers of the first process, in all of them; whole, of at most 53 bits."""
     own = numbers if exchange.is_first else [0] * len(numbers)
-    received = torch.tensor(own, dtype=torch.float64)
-    exchange.add_up([received])
-    return [int(number) for number in received.tolist()]
+    return [int(number) for number in _sums(exchange, *own)]
 
 
 def is_started_again(exchange: Exchange) -> bool:
     """Whether `torchrun` restarted the job; the same in all processes.
 
-    `torchrun` counts restarts only on the machine where a process failed: so all are asked, and the
-    first process knows the number of earlier starts.
+    `torchrun` counts restarts only on the machine where a process failed, so the counts are summed.
     """
     n_restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    here = n_restarts > 0 or (isinstance(exchange, Together) and exchange.n_earlier_starts > 0)
-    n_again = torch.tensor([float(here)], dtype=torch.float64)
-    exchange.add_up([n_again])
-    return n_again.item() > 0
+    n_earlier = exchange.n_earlier_starts if isinstance(exchange, Together) else 0
+    return _sums(exchange, n_restarts + n_earlier)[0] > 0
 
 
 def weighted_mean(exchange: Exchange, value: float, weight: float) -> float:
     """The weighted mean of a value over the processes."""
-    sums = torch.tensor([value * weight, weight], dtype=torch.float64)
-    exchange.add_up([sums])
-    return float(sums[0] / sums[1])
+    total, weights = _sums(exchange, value * weight, weight)
+    return total / weights if weights else math.nan
 
 
 def n_processes() -> int:
@@ -134,13 +132,8 @@ def process_number() -> int:
 def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
     """Join the other processes that `torchrun` started; alone without it.
 
-    Training runs on the CPU; sums go over gloo, or over nccl if each process has a GPU.
-
-    Args:
-        timeout: Seconds to wait for another process.
-
-    Raises:
-        TrainingError: If the others cannot be reached, or one of them is gone.
+    Training runs on the CPU; sums go over gloo, or over nccl if each process has a GPU. Raises
+    `TrainingError` if another process does not come within `timeout` seconds, or is gone.
     """
     if n_processes() == 1:
         yield Alone()
@@ -154,10 +147,9 @@ def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
 
 
 def _join(timeout: float) -> Together:
-    """Meet the others at the store of `torchrun`.
+    """Meet the others at the store of `torchrun`, under names of this start alone.
 
-    After a restart the store is the same and holds addresses of dead processes, so each start uses
-    its own names there.
+    After a restart the store is the same, and holds addresses of dead processes.
     """
     limit = datetime.timedelta(seconds=timeout)
     store, rank, n = next(rendezvous("env://", timeout=limit))
@@ -176,15 +168,7 @@ def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
 
     No number of `torchrun` is the same on all machines after a restart. So the first process makes
     up a name and answers everyone who asks, even processes of earlier starts, which are gone.
-
-    Args:
-        store: Where they meet; it outlives them.
-        rank: Number of this process.
-        n: Number of processes.
-        timeout: Seconds to wait for the others.
-
-    Raises:
-        RuntimeError: If a process does not come.
+    Raises `RuntimeError` if one of the `n` processes does not come within `timeout` seconds.
     """
     own = uuid.uuid4().hex
     if rank > 0:
@@ -206,10 +190,9 @@ def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
 
 def _own_gpu() -> torch.device | None:
     """The GPU of this process; None if this machine has fewer GPUs than processes."""
-    n_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if not (torch.cuda.is_available() and dist.is_nccl_available()):
         return None
-    if torch.cuda.device_count() < n_here:
+    if torch.cuda.device_count() < int(os.environ.get("LOCAL_WORLD_SIZE", "1")):
         return None
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 

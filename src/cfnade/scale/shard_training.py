@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.sparse import vstack
 
 from cfnade.beyond.readout import NO_READOUT, Readout
+from cfnade.checks import check_at_least
 from cfnade.data.interactions import as_count_matrix
 from cfnade.errors import ConfigError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
@@ -49,13 +50,6 @@ _REFUSED = {
     **{f"readout__{field.name}": "there is no readout" for field in fields(Readout)},
 }
 """Settings that cannot be changed here, and why."""
-
-_HARMLESS = {
-    "recipe__refit": False,
-    "recipe__start": "random",
-    **{f"readout__{name}": value for name, value in asdict(NO_READOUT).items()},
-}
-"""Values of these that change nothing."""
 
 
 @dataclass(frozen=True)
@@ -121,24 +115,25 @@ def train_prepared(
     _check(estimator.get_params())
     chosen = FitSettings.of(estimator.get_params(deep=False))
     recipe = replace(chosen.recipe, start="random", readout=NO_READOUT)
-    callbacks = callbacks or Callbacks()
-    with limited_threads(chosen.n_threads or _threads_here()), processes.joined() as exchange:
-        rows = ShardedRows(
-            prepared,
-            recipe.alpha,
-            process=processes.process_number(),
-            n_processes=processes.n_processes(),
-        )
-        n_pairs = int(rows.n_watchers.sum())
-        plan = FitPlan.of_size(
-            rows.n_users, prepared.n_items, n_pairs, replace(chosen, recipe=recipe)
-        )
+    threads = available_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    with limited_threads(chosen.n_threads or max(1, threads)), processes.joined() as exchange:
+        place = {"process": processes.process_number(), "n_processes": processes.n_processes()}
+        rows = ShardedRows(prepared, recipe.alpha, **place)
+        sizes = (rows.n_users, prepared.n_items, int(rows.n_watchers.sum()))
+        plan = FitPlan.of_size(*sizes, replace(chosen, recipe=recipe))
         is_again = processes.is_started_again(exchange)
         wanted = resume or (is_again and checkpoint.exists())
         resume = bool(processes.from_first(exchange, [wanted])[0])  # all follow the first
         if not resume and exchange.is_first:
             shutil.rmtree(checkpoint, ignore_errors=True)  # of an abandoned run
-        progress = _Progress(callbacks if exchange.is_first else Callbacks())
+        shown = (exchange.is_first and callbacks) or Callbacks()
+        epochs: list[Epoch] = []  # of this run
+
+        def on_epoch(epoch: Epoch) -> None:
+            epochs.append(epoch)
+            if shown.on_epoch is not None:
+                shown.on_epoch(epoch)
+
         n_bytes = getattr(exchange, "n_bytes", 0)
         trained = train(
             plan.model,
@@ -146,22 +141,23 @@ def train_prepared(
             rows,
             exchange=exchange,
             validate=_validator(prepared, exchange),
-            on_epoch=progress.on_epoch,
-            on_step=progress.on_step,
+            on_epoch=on_epoch,
+            on_step=shown.on_step,
             checkpoint=checkpoint,
             resume=resume,
         )
         n_bytes = getattr(exchange, "n_bytes", 0) - n_bytes
+        n_updates = len(epochs) * plan.training.updates_per_epoch(rows.n_users)
         outcome = TrainedModel(
             trained.best_epoch,
             trained.epochs[trained.best_epoch - 1].validation_mpr if trained.best_epoch else None,
             _test_mpr(prepared, rows.own_paths, trained.network, exchange),
-            len(trained.epochs) - progress.n_epochs,
-            n_bytes / max(1, progress.n_updates),
+            len(trained.epochs) - len(epochs),
+            n_bytes / max(1, n_updates),
             trained.epochs[-1].seconds if trained.epochs else 0.0,
         )
         if exchange.is_first:
-            _save(prepared, out, estimator, trained.network, outcome)
+            save_artifact(_artifact(prepared, estimator, trained.network, outcome), out)
             shutil.rmtree(checkpoint, ignore_errors=True)
     return outcome
 
@@ -177,33 +173,19 @@ def train_on_spark(
 ) -> TrainedModel:
     """Run `train_prepared` in tasks of a Spark cluster, with Spark's `TorchDistributor`.
 
-    Args:
-        session: A session with at least `n_processes` free cores: all tasks start together.
-        folder: A prepared folder that every executor can read.
-        out: Folder to save the model in; every executor can write it.
-        settings: Keywords of `ImplicitCFNADE`.
-        n_processes: Number of tasks.
-        resume: Continue from the checkpoint.
-
-    Raises:
-        ConfigError, DataError, TrainingError: As for `train_prepared`.
+    All tasks start together, so the session needs `n_processes` free cores. Every executor must be
+    able to read `folder` and to write `out`.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.ml.torch.distributor import TorchDistributor
 
     prepared = Prepared.open(folder)  # raises here rather than in a task
-    if n_processes < 1:
-        raise ConfigError(f"n_processes must be at least 1, got {n_processes}")
+    check_at_least(1, n_processes=n_processes)
     distributor = TorchDistributor(num_processes=n_processes, local_mode=False, use_gpu=False)
+    folders = (str(prepared.folder), str(own_folder(out)))
     try:
-        outcome = distributor.run(
-            train_prepared,
-            str(prepared.folder),
-            str(own_folder(out)),
-            dict(settings or {}),
-            resume=resume,
-        )
+        outcome = distributor.run(train_prepared, *folders, dict(settings or {}), resume=resume)
     except (PySparkException, Py4JError, RuntimeError) as error:
         raise TrainingError(
             f"training on Spark failed ({reason_of(error)}); see the executors' logs, and "
@@ -213,37 +195,16 @@ def train_on_spark(
     return outcome
 
 
-class _Progress:
-    """Counts the epochs and updates of this run, and passes them on."""
-
-    def __init__(self, callbacks: Callbacks) -> None:
-        self._callbacks = callbacks
-        self.n_epochs = self.n_updates = 0
-
-    def on_epoch(self, epoch: Epoch) -> None:
-        self.n_epochs += 1
-        if self._callbacks.on_epoch is not None:
-            self._callbacks.on_epoch(epoch)
-
-    def on_step(self, number: int, n_steps: int) -> None:
-        self.n_updates += 1
-        if self._callbacks.on_step is not None:
-            self._callbacks.on_step(number, n_steps)
-
-
 def _check(settings: Mapping[str, Any]) -> None:
     """Refuse settings that cannot be changed here."""
-    usual = ImplicitCFNADE().get_params()
+    usual, in_effect = ImplicitCFNADE(), ImplicitCFNADE(readout=NO_READOUT)
+    in_effect.set_params(recipe__refit=False, recipe__start="random")
+    allowed = [usual.get_params(), in_effect.get_params()]
     for name, reason in _REFUSED.items():
-        if settings[name] not in (usual[name], _HARMLESS.get(name, usual[name])):
+        if settings[name] not in [params[name] for params in allowed]:
             raise ConfigError(
                 f"{name} cannot be set on a prepared folder: {reason}; leave out {name}"
             )
-
-
-def _threads_here() -> int:
-    """Threads of one of several processes on this machine."""
-    return max(1, available_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _validator(prepared: Prepared, exchange: Exchange) -> Validate | None:
@@ -295,25 +256,15 @@ def _test_mpr(
     return None if math.isnan(mpr) else mpr  # NaN: all held-out items are new to the model
 
 
-def _save(
-    prepared: Prepared,
-    out: Path,
-    estimator: ImplicitCFNADE,
-    network: NumpyNetwork,
-    outcome: TrainedModel,
-) -> None:
-    summary = prepared.summary
-    params = {**estimator.get_params(deep=False), "readout": NO_READOUT}
+def _artifact(
+    prepared: Prepared, estimator: ImplicitCFNADE, network: NumpyNetwork, outcome: TrainedModel
+) -> Artifact:
+    facts = ("n_users", "n_items", "n_pairs", "checksum")
+    readout, best_epoch = asdict(NO_READOUT), outcome.best_epoch
     info = {
-        "settings": to_json(params),
-        "training": {
-            "best_epoch": outcome.best_epoch,
-            "readout": asdict(NO_READOUT),
-            "partial_fits": [],
-        },
+        "settings": to_json({**estimator.get_params(deep=False), "readout": NO_READOUT}),
+        "training": {"best_epoch": best_epoch, "readout": readout, "partial_fits": []},
         "metrics": {"validation_mpr": outcome.validation_mpr, "test_mpr": outcome.test_mpr},
-        "data_fingerprint": {
-            name: summary[name] for name in ("n_users", "n_items", "n_pairs", "checksum")
-        },
+        "data_fingerprint": {name: prepared.summary[name] for name in facts},
     }
-    save_artifact(Artifact(network, prepared.relative_rating, prepared.catalogue, info), out)
+    return Artifact(network, prepared.relative_rating, prepared.catalogue, info)

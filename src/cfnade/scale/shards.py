@@ -27,12 +27,6 @@ class ShardedRows:
 
     An epoch reads the row groups of each shard in random order, one at a time, and shuffles each.
 
-    Args:
-        prepared: Where the shards are.
-        alpha: Rate of confidence.
-        process: Number of this process, from 0.
-        n_processes: Number of processes.
-
     Raises:
         ConfigError: If there are more processes than shards.
         DataError: If the folder is incomplete.
@@ -54,13 +48,8 @@ class ShardedRows:
                 f"the shards of {prepared.folder} hold {self.sizes.sum():,} users, expected "
                 f"{prepared.summary['n_users']:,}; prepare the data again"
             )
-        first, end = (len(shards) * k // n_processes for k in (process, process + 1))
-        self.own = list(enumerate(shards))[first:end]
-
-    @property
-    def own_paths(self) -> list[Path]:
-        """The shards of this process."""
-        return [path for _, path in self.own]
+        self.first, self.end = (len(shards) * k // n_processes for k in (process, process + 1))
+        self.own_paths = shards[self.first : self.end]
 
     @property
     def n_users(self) -> int:
@@ -74,50 +63,38 @@ class ShardedRows:
 
     def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
         """The output bias to start from, (n_items,)."""
-        return first_bias(start, self._liked(), self.n_watchers, self.n_users)
-
-    def _liked(self) -> NDArray[np.float64]:
-        """Sum of the confidences of each item's likes, (n_items,)."""
         distributions = self.prepared.relative_rating
         item, count, n_with_it = distributions.entries()
-        liked = n_with_it * confidence(distributions.of_pairs(item, count), self.alpha)
-        return np.bincount(item, liked, minlength=self.prepared.n_items).astype(np.float64)
+        confidences = n_with_it * confidence(distributions.of_pairs(item, count), self.alpha)
+        liked = np.bincount(item, confidences, minlength=self.prepared.n_items)
+        return first_bias(start, liked, self.n_watchers, self.n_users)
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator
     ) -> Iterator[tuple[csr_array, Part]]:
-        """Every user once, in batches with the same share of each shard; see `TrainingRows`.
-
-        Raises:
-            ConfigError: If a batch would have no user of some shard.
-        """
+        """Every user once, in batches with the same share of each shard; see `TrainingRows`."""
         n_steps = training.updates_per_epoch(self.n_users)
         if self.sizes.min() < n_steps:
             raise ConfigError(
-                f"batches of {training.batch_size} are too small to have a "
-                f"user of each of the {len(self.sizes)} shards; raise batch_size or prepare fewer "
-                "--shards"
+                f"batches of {training.batch_size} are too small to have a user of each of the "
+                f"{len(self.sizes)} shards; raise batch_size or prepare fewer --shards"
             )
         lanes = [
             _Lane(path, self, np.random.default_rng([training.seed, epoch, number]))
-            for number, path in self.own
+            for number, path in enumerate(self.own_paths, start=self.first)
         ]
         return self._steps(lanes, n_steps)
 
     def _steps(self, lanes: list[_Lane], n_steps: int) -> Iterator[tuple[csr_array, Part]]:
-        first, end = self.own[0][0], self.own[-1][0] + 1
         for step in range(n_steps):
             # (n_shards,): every shard ends with the last batch
             n_taken = self.sizes * (step + 1) // n_steps - self.sizes * step // n_steps
-            own = zip(lanes, n_taken[first:end], strict=True)
+            own = zip(lanes, n_taken[self.first : self.end], strict=True)
             likes = vstack([lane.take(int(n)) for lane, n in own], format="csr")
-            yield csr_array(likes), Part(int(n_taken[:first].sum()), int(n_taken.sum()))
+            yield csr_array(likes), Part(int(n_taken[: self.first].sum()), int(n_taken.sum()))
 
     def identity(self) -> list[Any]:
-        """Sizes and checksum of the prepared data and its shards, whatever the number of processes.
-
-        A run may be resumed on data of the same identity.
-        """
+        """Sizes and checksum of the data and its shards, whatever the number of processes."""
         shards = hashlib.sha256(self.sizes.astype("<i8").tobytes()).hexdigest()[:16]
         return [self.n_users, self.prepared.n_items, self.prepared.summary["checksum"], shards]
 
@@ -145,10 +122,7 @@ class _Lane:
         return pieces[0] if len(pieces) == 1 else vstack(pieces, format="csr")
 
     def _next_group(self) -> csr_array:
-        group = next(self._groups)
-        table = self._file.read_row_group(group, columns=["items", "ratings"])
+        table = self._file.read_row_group(next(self._groups), columns=["items", "ratings"])
         likes = lists_to_rows(table, "items", "ratings", self._rows.prepared.n_items)
-        likes = csr_array(
-            (confidence(likes.data, self._rows.alpha), likes.indices, likes.indptr), likes.shape
-        )
+        likes.data = confidence(likes.data, self._rows.alpha)
         return likes[self._rng.permutation(likes.shape[0])]

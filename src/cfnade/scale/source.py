@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cfnade.checks import check_at_least
 from cfnade.data.ingest.columns import choose_columns
 from cfnade.data.ingest.read import EXACT_LIMIT, PLAIN_INTEGER
 from cfnade.data.splitting import MIN_ITEMS
-from cfnade.errors import ConfigError, DataError
+from cfnade.errors import DataError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,19 +54,14 @@ class CheckedFrame:
     def pairs(self, n_partitions: int | None = None) -> DataFrame:
         """`user_id`, `item_id` and `n`, the total of each pair, partitioned by user.
 
-        Splitting and grouping by user then need no further exchange between machines.
-
-        Args:
-            n_partitions: None leaves it to Spark.
+        Splitting and grouping by user then need no further exchange between machines. Spark
+        chooses the number of partitions by default.
         """
+        from pyspark.sql import functions as F
+
         parts: tuple[Any, ...] = ("user_id",) if n_partitions is None else (n_partitions, "user_id")
-        return run_query(
-            self.rows.repartition(*parts),
-            lambda rows: (
-                f"SELECT user_id, item_id, CAST({self.total} AS DOUBLE) AS n FROM {rows} "
-                "GROUP BY user_id, item_id"
-            ),
-        )
+        total = F.expr(f"CAST({self.total} AS DOUBLE)").alias("n")
+        return self.rows.repartition(*parts).groupBy("user_id", "item_id").agg(total)
 
 
 def check_frame(
@@ -73,11 +69,7 @@ def check_frame(
 ) -> CheckedFrame:
     """Check in one pass that every row has a user, an item and a count.
 
-    Args:
-        frame: One row per event, or rows with counts.
-        columns: Which columns hold what; those not named are recognised.
-        from_text: Whether all values are text, as in a CSV: ids then become integers if every id
-            of the column is a plain integer.
+    With `from_text`, as for a CSV, ids become integers if every id of the column is a plain one.
 
     Raises:
         DataError: If there are no rows, a column is missing, or a row cannot be used.
@@ -86,16 +78,21 @@ def check_frame(
 
     roles = choose_columns(frame.columns, **vars(columns or Columns()))
     kinds = dict(frame.dtypes)
+    chosen = {}
     for role in ("user", "item"):
-        if kinds[roles[role]] not in _INTEGERS | {"string"}:
+        name = roles[role]
+        if kinds[name] not in _INTEGERS | {"string"}:
             raise DataError(
-                f"column {roles[role]!r} of type {kinds[roles[role]]} cannot serve as {role} ids "
-                "on Spark; write them as whole numbers or text"
+                f"column {name!r} of type {kinds[name]} cannot serve as {role} ids on Spark; write "
+                "them as whole numbers or text"
             )
-    chosen = {f"{role}_id": F.col(f"`{roles[role]}`") for role in ("user", "item")}
+        chosen[f"{role}_id"] = F.col(f"`{name}`")
     if "count" in roles:
-        chosen["given"] = F.col(f"`{roles['count']}`")
-        chosen["number"] = _as_number(chosen["given"], kinds[roles["count"]])
+        kind, given = kinds[roles["count"]], F.col(f"`{roles['count']}`")
+        if not (kind in _NUMBERS or kind.startswith("decimal")):
+            # Through text, so that a date is not taken for a number.
+            given = given.cast("string")
+        chosen |= {"given": given, "number": given.try_cast("double")}
     rows = frame.select(*(column.alias(name) for name, column in chosen.items()))
     facts = rows.agg(*_facts(rows)).first()
     assert facts is not None
@@ -103,8 +100,7 @@ def check_frame(
         raise DataError("there are no rows; expected at least one")
     _refuse_bad_rows(rows, facts.asDict(), roles)
     for role in ("user", "item"):
-        is_plain = from_text and facts[f"plain_{role}_id"]
-        if kinds[roles[role]] != "string" or is_plain:
+        if kinds[roles[role]] != "string" or (from_text and facts[f"plain_{role}_id"]):
             rows = rows.withColumn(f"{role}_id", F.col(f"{role}_id").cast("bigint"))
     total = "count(*)"
     if "count" in roles:
@@ -114,12 +110,6 @@ def check_frame(
             total = "aggregate(sort_array(collect_list(number)), 0D, (a, b) -> a + b)"
         rows = rows.drop("given")
     return CheckedFrame(rows, total, int(facts["n_rows"]), int(facts["n_users"]))
-
-
-def _as_number(given: Column, kind: str) -> Column:
-    """A count as a number, else null; through text, so that a date is not taken for one."""
-    is_number = kind in _NUMBERS or kind.startswith("decimal")
-    return given.cast("double") if is_number else given.cast("string").try_cast("double")
 
 
 def _facts(rows: DataFrame) -> list[Column]:
@@ -147,8 +137,7 @@ def _facts(rows: DataFrame) -> list[Column]:
 def _is_bad(number: Column) -> Column:
     from pyspark.sql import functions as F
 
-    is_infinite = number == F.lit(float("inf"))
-    return number.isNull() | F.isnan(number) | (number < 0) | is_infinite
+    return number.isNull() | F.isnan(number) | (number < 0) | (number == F.lit(float("inf")))
 
 
 def _refuse_bad_rows(rows: DataFrame, facts: dict[str, int], roles: dict[str, str]) -> None:
@@ -180,11 +169,7 @@ def with_floors(pairs: DataFrame, min_user_items: int, min_item_users: int) -> D
     """
     from pyspark import StorageLevel
 
-    if min(min_user_items, min_item_users) < 0:
-        raise ConfigError(
-            f"floors must be at least 0, got min_user_items={min_user_items} and "
-            f"min_item_users={min_item_users}"
-        )
+    check_at_least(0, min_user_items=min_user_items, min_item_users=min_item_users)
     if max(min_user_items, min_item_users) == 0:
         return pairs
     kept = pairs.persist(StorageLevel.DISK_ONLY)
@@ -225,30 +210,19 @@ def run_query(frame: DataFrame, query: Callable[[str], str]) -> DataFrame:
 
 
 def split_query(
-    pairs: str,
-    *,
-    test_share: float,
-    validation_share: float,
-    validation_threshold: str,
-    seed: int,
+    pairs: str, *, test_share: float, validation_share: float, validation_threshold: str, seed: int
 ) -> str:
     """SQL that adds a column `part` to the pairs, by the rule of `cfnade.data.splitting`.
 
     Held-out items and validation users follow from MD5 of the seed and the ids, whatever the
-    order of rows and the engine.
-
-    Args:
-        pairs: Table of pairs.
-        test_share: Of each user's items.
-        validation_share: Of the remaining items of validation users.
-        validation_threshold: Validation users have a smaller hash, in hex; see `hash_threshold`.
-        seed: Of the split.
+    order of rows and the engine. Validation users have a hash below `validation_threshold`, and
+    `validation_share` is of their items that are not in the test part.
     """
     user_hash = f"md5(concat('{seed:d}|', CAST(user_id AS STRING)))"
     pair_hash = f"md5(concat('{seed:d}|', CAST(user_id AS STRING), '|', CAST(item_id AS STRING)))"
     is_chosen = f"{user_hash} < '{validation_threshold}'"
     is_split = "true" if test_share > 0 else is_chosen  # the others need no order
-    n_test, n_validation = (_n_held("n_items", test_share), _n_held("n_left", validation_share))
+    n_test, n_validation = _n_held("n_items", test_share), _n_held("n_left", validation_share)
     return (
         f"SELECT user_id, item_id, n, CASE WHEN n = 0 THEN {NEVER} "
         f"WHEN place <= n_items - n_left THEN {TEST} "
@@ -276,11 +250,9 @@ def _n_held(n_items: str, share: float) -> str:
     if share == 0.0:
         return "0"
     exact = f"(CAST('{share!r}' AS DOUBLE) * {n_items})"
-    is_up = (
-        f"{exact} - floor({exact}) > 0.5 "
-        f"OR ({exact} - floor({exact}) = 0.5 AND floor({exact}) % 2 = 1)"
-    )
-    rounded = f"CAST(floor({exact}) AS BIGINT) + CASE WHEN {is_up} THEN 1 ELSE 0 END"
+    below, rest = f"floor({exact})", f"{exact} - floor({exact})"
+    is_up = f"{rest} > 0.5 OR ({rest} = 0.5 AND {below} % 2 = 1)"
+    rounded = f"CAST({below} AS BIGINT) + CASE WHEN {is_up} THEN 1 ELSE 0 END"
     return (
         f"CASE WHEN {n_items} >= {MIN_ITEMS} "
         f"THEN least({n_items} - 1, greatest(1, {rounded})) ELSE 0 END"
@@ -290,9 +262,9 @@ def _n_held(n_items: str, share: float) -> str:
 def distributions_query(pairs: str) -> str:
     """SQL of each item's count distribution: `item_id`, `n`, `n_watchers_up_to` and `rating`.
 
-    Joined to the pairs by item and count it gives `cume_dist() OVER (PARTITION BY item_id ORDER BY
-    n)`, to the bit. Equal counts become one row before anything is sorted, so an item that
-    everybody has is not slow.
+    `rating` is `cume_dist() OVER (PARTITION BY item_id ORDER BY n)` of the pairs, to the bit.
+    Equal counts become one row before anything is sorted, so an item that everybody has is not
+    slow.
     """
     return (
         "SELECT item_id, n, n_watchers_up_to, "

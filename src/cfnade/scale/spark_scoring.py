@@ -11,8 +11,7 @@ import shutil
 import tarfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ class Scored:
     """Users with a recommendation."""
 
     n_recommendations: int
-    n_unknown_pairs: int = field(default=0)
+    n_unknown_pairs: int = 0
     """Pairs left out: the model does not know the item."""
 
 
@@ -89,14 +88,9 @@ def score(
         from_text: Whether all values are text, as in a CSV.
         partitions: Of users; one task each.
 
-    Returns:
-        How many there were.
-
     Raises:
         DataError: If the data cannot be used, the model knows none of its items, or the folder
             holds something else.
-        ConfigError: If the folder is not a path.
-        ArtifactError: If there is no such model.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -105,15 +99,12 @@ def score(
     checked = check_frame(frame, columns, from_text=from_text)
     known = _as_frame(frame.sparkSession, catalogue, dict(checked.rows.dtypes)["item_id"])
     seen = Observation()
+    n_unknown = F.count_if(F.col("code").isNull()).alias("n_unknown")
     pairs = (
         checked.pairs(partitions)
         .withColumn("item_id", F.col("item_id").cast(known.schema["item_id"].dataType))
         .join(F.broadcast(known), "item_id", "left")
-        .observe(
-            seen,
-            F.count_if(F.col("code").isNull()).alias("n_unknown"),
-            F.count(F.lit(1)).alias("n_pairs"),
-        )
+        .observe(seen, n_unknown, F.count(F.lit(1)).alias("n_pairs"))
     )
     is_known = F.col("code").isNotNull() & (F.col("n") > 0)
     histories = (
@@ -121,18 +112,16 @@ def score(
         .agg(F.sort_array(F.collect_list(F.when(is_known, F.struct("code", "n")))).alias("known"))
         .select("user_id", F.col("known.code").alias("items"), F.col("known.n").alias("counts"))
     )
-    written = _recommend(
-        histories, Path(model), own_folder(out), asked or ScoringOptions(), catalogue
-    )
-    n_unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
-    if n_unknown == n_pairs:
+    scored = _recommend(histories, model, out, asked, catalogue)
+    unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
+    if unknown == n_pairs:
         raise DataError(
             f"the model knows none of the items: its own look like {catalogue.ids[0]!r}; the "
             f"recommendations in {out} are for empty histories"
         )
-    if n_unknown:
-        logger.warning("%d of %d pairs have items that the model lacks", n_unknown, n_pairs)
-    return Scored(*written, n_unknown)
+    if unknown:
+        logger.warning("%d of %d pairs have items that the model lacks", unknown, n_pairs)
+    return replace(scored, n_unknown_pairs=unknown)
 
 
 def score_prepared(
@@ -145,20 +134,8 @@ def score_prepared(
     """Recommend for every user of a prepared folder, by all of their items, held out or not.
 
     Nothing is exchanged between machines. A shard is one task, or several if it is large.
-
-    Args:
-        session: Where to.
-        folder: What `prepare` wrote.
-        model: Folder of a saved model, on the driver.
-        out: As in `score`.
-        asked: How many items, and which.
-
-    Returns:
-        How many there were.
-
-    Raises:
-        DataError: If the folder cannot be used, or the model lacks an item.
-        ArtifactError: If there is no such model.
+    Arguments are as in `score`; `folder` is what `prepare` wrote.
+    Raises `DataError` if the model lacks an item.
     """
     catalogue, prepared = ImplicitCFNADE.load(model).catalogue_, Prepared.open(folder)
     column_of = places_among(prepared.catalogue.ids, catalogue.ids, catalogue.column_of)
@@ -167,35 +144,18 @@ def score_prepared(
             f"{np.count_nonzero(column_of < 0)} of {prepared.n_items} prepared items are not in "
             "the model; score the original table, or train the model again"
         )
-    parts = ("", "validation_", "test_")
     histories = session.read.parquet(for_spark(prepared.folder / USERS)).selectExpr(
         "user AS user_id",
-        f"concat({', '.join(f'{part}items' for part in parts)}) AS items",
-        f"concat({', '.join(f'{part}counts' for part in parts)}) AS counts",
+        "concat(items, validation_items, test_items) AS items",
+        "concat(counts, validation_counts, test_counts) AS counts",
     )
-    with _a_task_for_each_file(session):
-        return Scored(
-            *_recommend(
-                histories,
-                Path(model),
-                own_folder(out),
-                asked or ScoringOptions(),
-                catalogue,
-                column_of,
-            )
-        )
-
-
-@contextmanager
-def _a_task_for_each_file(session: SparkSession) -> Iterator[None]:
-    """Keep Spark from reading several small files in one task."""
-    name, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
-    before = session.conf.get(name)
-    session.conf.set(name, str(session.conf.get(most)))
+    cost, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
+    before = session.conf.get(cost)
+    session.conf.set(cost, str(session.conf.get(most)))  # at most one file per task
     try:
-        yield
+        return _recommend(histories, model, out, asked, catalogue, column_of)
     finally:
-        session.conf.set(name, str(before))
+        session.conf.set(cost, str(before))
 
 
 def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
@@ -211,47 +171,41 @@ def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFra
 
 def _recommend(
     histories: DataFrame,
-    model: Path,
-    out: Path,
-    asked: ScoringOptions,
+    model: str | Path,
+    out: str | Path,
+    asked: ScoringOptions | None,
     catalogue: Catalogue,
     column_of: NDArray[np.integer] | None = None,
-) -> tuple[int, int]:
-    """Write recommendations; return the numbers of users and rows.
-
-    They are moved into place at the end, so a job that fails leaves the old ones.
-    """
+) -> Scored:
+    """Write recommendations, and move them into place at the end: a failed job leaves the old."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
+    asked, out = asked or ScoringOptions(), own_folder(out)
     _check_place(out)
     new = out.with_name(f".{out.name}-{uuid.uuid4().hex}")
     user_type = histories.schema["user_id"].dataType.simpleString()
-    schema = (
-        f"user_id {user_type}, item_id {'bigint' if _are_numbers(catalogue) else 'string'}, "
-        "rank int, score float, probability float"
-    )
-    name = _ship(histories.sparkSession, model)
+    item_type = "bigint" if _are_numbers(catalogue) else "string"
+    schema = f"user_id {user_type}, item_id {item_type}, rank int, score float, probability float"
+    name = _ship(histories.sparkSession, Path(model))
     task = partial(_recommend_batches, archive=name, asked=asked, column_of=column_of)
     written = Observation()
+    n_users, n_rows = F.count_if(F.col("rank") == 1), F.count(F.lit(1))
+    found = histories.mapInArrow(task, schema).observe(
+        written, n_users.alias("n_users"), n_rows.alias("n_recommendations")
+    )
     try:
-        histories.mapInArrow(task, schema).observe(
-            written,
-            F.count_if(F.col("rank") == 1).alias("n_users"),
-            F.count(F.lit(1)).alias("n_rows"),
-        ).write.parquet(for_spark(new), compression="zstd")
+        found.write.parquet(for_spark(new), compression="zstd")
         replace_folder(new, out)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    return written.get["n_users"], written.get["n_rows"]
+    return Scored(**written.get)
 
 
 def _check_place(out: Path) -> None:
     """Refuse to replace anything but recommendations, complete or not."""
-    if not out.exists():
-        return
     is_ours = out.is_dir() and all(_is_part_of_ours(path) for path in out.iterdir())
-    if not is_ours:
+    if out.exists() and not is_ours:
         raise DataError(
             f"{out} exists and holds more than recommendations ({', '.join(COLUMNS)}); choose "
             "another place"
@@ -271,7 +225,7 @@ def _is_part_of_ours(path: Path) -> bool:
 def _ship(session: SparkSession, model: Path) -> str:
     """Ship a folder to the executors; return its name there.
 
-    Executors that start later ask for all archives, so it is never removed.
+    It is never removed: executors that start later ask for all archives.
     """
     name = f"cfnade-model-{uuid.uuid4().hex}"
     packed = Path(session.sparkContext._temp_dir) / f"{name}.tar"
@@ -303,13 +257,9 @@ def _recommend_batches(
             rows = lists_to_rows(table, "items", "counts", len(item_ids))
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
-            users = table.column("user_id").to_numpy()
-            found = [
-                answer
-                for queries in answers.queries(as_count_matrix(rows), asked.n, **asked.filters())
-                for answer in answers.recommend(queries)
-            ]
-            columns = as_columns(users, found, item_ids)
+            queries = answers.queries(as_count_matrix(rows), asked.n, **asked.filters())
+            found = [answer for block in queries for answer in answers.recommend(block)]
+            columns = as_columns(table.column("user_id").to_numpy(), found, item_ids)
             if len(columns["rank"]):
                 types = {
                     "user_id": table.schema.field("user_id").type,
@@ -318,12 +268,11 @@ def _recommend_batches(
                     "score": pa.float32(),
                     "probability": pa.float32(),
                 }
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        name: pa.array(columns[name], from_pandas=True).cast(kind)
-                        for name, kind in types.items()
-                    }
-                )
+                arrays = [
+                    pa.array(columns[name], from_pandas=True).cast(kind)
+                    for name, kind in types.items()
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, list(types))
 
 
 def _are_numbers(catalogue: Catalogue) -> bool:

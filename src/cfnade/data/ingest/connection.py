@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -58,8 +59,18 @@ class Connection:
 
     def close(self) -> None:
         """Stop the worker and close the connection."""
+        import duckdb
+
         self._worker.shutdown()
-        self._connection.close()
+        while True:
+            try:
+                return self._connection.close()
+            except duckdb.Error as error:
+                # Ctrl-C while the worker starts: the executor does not know its thread, which runs.
+                if "In Use" not in str(error):
+                    raise
+                self._connection.interrupt()
+                time.sleep(POLL_SECONDS)
 
     def _wait(self, query: Callable[[], T]) -> T:
         future = self._worker.submit(query)
