@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-compare bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -84,6 +84,14 @@ results: setup  ## Write docs/results.md from what the benchmarks and the demo l
 
 bench-accuracy: setup  ## Compare every method, tuned alike; DATA is the folder of data sets, SETS="ml-1m tafeng", QUICK=--quick
 	$(BIN)/python benchmarks/accuracy.py $(or $(DATA),.) $(if $(SETS),--sets "$(SETS)") $(QUICK)
+
+bench-fit: setup  ## Fit the default on every data set in DATA and judge it on test (20 minutes)
+	$(BIN)/python benchmarks/default_fit.py $(DATA)
+	$(BIN)/python benchmarks/results.py
+
+bench-ablation: setup  ## Fit the default with and without each of its parts, judged on validation; DATA as above (hours)
+	$(BIN)/python benchmarks/ablation.py $(DATA)
+	$(BIN)/python benchmarks/results.py
 
 bench-compare: setup  ## Run `cfnade compare` without a flag on every data set in DATA (hours)
 	$(BIN)/python benchmarks/compare.py $(DATA)
