@@ -586,11 +586,11 @@ class ImplicitCFNADE:
     ) -> NDArray[np.float64]:
         """Calibrated probability that items are among those this user has besides the history.
 
-        Precisely: hold out a random part of a user's items (`validation_share`, a tenth by
-        default; `validation_by` says how) and use the rest as the history. The value is the
-        probability that an item not in the history was held out. It refers to as many items as
-        were held out, a ninth of the history by default, so it is small: over all items it sums
-        to about that number. For another event, such as next week's items, use `calibrate`.
+        Precisely: the data are assumed to lack a part of each user's items, as large as `fit`
+        holds out (`validation_share`, a tenth by default; `validation_by` says how). The value is
+        the probability that an item is one of those missing. Over all items it sums to about their
+        number, a ninth of the history by default, so it is small. For another event, such as next
+        week's items, use `calibrate`.
 
         It comes from a curve fitted on the part held out for early stopping. The curve rises with
         the score, so the order is that of `recommend`. A refit on all data keeps the curve.
