@@ -58,8 +58,9 @@ class ImplicitCFNADE:
     A user is a history and nothing else. There is no table of users, so new and changed users
     need no retraining.
 
-    The constructor stores its keywords unchanged; `fit` checks them. None leaves a setting to the
-    recipe, and what the recipe leaves open to the plan of the fit (`plan`).
+    The constructor stores its keywords unchanged; `fit` checks them. If a setting is None, the
+    recipe decides. If the recipe has None too, `fit` derives it from the data; `plan` shows the
+    values.
 
     Args:
         n_hidden: Hidden units (recipe: 256).
@@ -71,8 +72,9 @@ class ImplicitCFNADE:
         max_epochs: Passes over all users at most (recipe: 200).
         patience: Epochs without a better validation before training stops (by the data).
         validation_share: Share of each user's items held out for early stopping; 0 runs all epochs.
-        validation_by: Hold out `pairs` at random; items that are new to a user, as in a share of
-            their `events`; or new items that belong together, as in their next `sessions`.
+        validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
+            held-out share of the events. `sessions`: new items that occur together, like the next
+            basket.
         choose_by: Metric for early stopping and the readout, such as `ndcg@20`; None stops by MPR
             and chooses the readout by MPR and nDCG@100.
         recipe: How the network is built and trained: `default`, `paper` or a `Recipe`.
@@ -80,17 +82,16 @@ class ImplicitCFNADE:
         relative_rating: Fitted count distributions to use as they are; None fits them.
         random_state: Seed; the same seed, data and number of threads give the same model.
         n_threads: None uses what the machine or container has.
-        memory_limit: Such as `4GB`. `fit` ranks fewer scores at once to stay within it, and then
-            leaves the direct path out; `recommend` holds fewer scores at once. What cannot fit is
-            refused.
+        memory_limit: Such as `4GB`. To stay within it, `fit` and `recommend` use smaller blocks of
+            scores; then `fit` drops the direct path. If that is not enough, ConfigError is raised.
 
     Attributes:
         scorer_: The trained network with each item's count distribution.
         catalogue_: Ids and names of the items.
         n_features_in_: Number of items.
         best_epoch_: Epochs that the network was trained for.
-        epochs_: Loss and validation MPR of every epoch of the last `fit` or `partial_fit`. That MPR
-            includes the usual direct path.
+        epochs_: Loss of every epoch of the last `fit` or `partial_fit`, and the validation MPR of
+            those that were validated. That MPR includes the usual direct path.
         validation_mpr_: MPR on the held-out items in percent, or None.
         calibrator_: Turns scores into probabilities; None if nothing was held out.
         item_l2_: The regularisation that was used.
@@ -262,7 +263,7 @@ class ImplicitCFNADE:
 
         Raises:
             DataError: If the data cannot be used.
-            ConfigError: If a setting has no meaning.
+            ConfigError: If a setting is invalid.
             MissingExtraError: If torch is not installed.
             TrainingError: If the loss is no longer finite.
         """
@@ -298,7 +299,7 @@ class ImplicitCFNADE:
 
         Raises:
             DataError: If the data cannot be used.
-            ConfigError: If a setting has no meaning.
+            ConfigError: If a setting is invalid.
         """
         return FitPlan.of(read_interactions(counts).counts, self._settings())
 
@@ -328,8 +329,8 @@ class ImplicitCFNADE:
         - `train="new"` trains the new items only: for a history of known items, known items keep
           their scores.
 
-        The readout keeps its settings. Settings of the network take effect at the next `fit`,
-        those of training, such as `learning_rate`, now. Nothing is held out: `validation_mpr_`
+        The readout keeps its settings. Training settings such as `learning_rate` apply now, those
+        of the network at the next `fit`. Nothing is held out: `validation_mpr_`
         becomes None, and after `train="all"` there is no `probability` until `calibrate`.
 
         Args:
@@ -347,7 +348,7 @@ class ImplicitCFNADE:
 
         Raises:
             DataError: If the data cannot be used, or the model knows none of its items.
-            ConfigError: If a setting has no meaning.
+            ConfigError: If a setting is invalid.
             MissingExtraError: If torch is not installed.
             TrainingError: If the loss is no longer finite; the model is then as before.
         """
@@ -584,7 +585,7 @@ class ImplicitCFNADE:
         disliked: Mapping[Any, float] | Iterable[Any] | None = None,
         unknown: Unknown = "raise",
     ) -> NDArray[np.float64]:
-        """Calibrated probability that items are among those this user has besides the history.
+        """Calibrated probability that each item is missing from this user's history.
 
         Precisely: the data are assumed to lack a part of each user's items, as large as `fit`
         holds out (`validation_share`, a tenth by default; `validation_by` says how). The value is

@@ -257,7 +257,7 @@ def test_nested_settings_are_read_into_the_recipe_and_the_readout(tmp_path):
     ("text", "message"),
     [
         ("alpha = 3", "settings go below"),
-        ("[settings\n", "is no TOML file"),
+        ("[settings\n", "is not a valid TOML file"),
         ("settings = 3", "must be tables"),
         ('recipe = "best"', "there is no recipe 'best'"),
         ("recipe = [1]", "there is no recipe"),
@@ -279,7 +279,7 @@ def test_a_missing_file_bytes_that_are_no_text_and_a_bad_place_are_refused(tmp_p
     with pytest.raises(ConfigError, match="cannot read the settings in"):
         read_settings(tmp_path / "nowhere.toml")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="is no TOML file"):
+    with pytest.raises(ConfigError, match="is not a valid TOML file"):
         read_settings(tmp_path / "bytes")
     with pytest.raises(DataError, match="cannot write"):
         write_settings(tmp_path / "bytes" / "settings.toml", SettingsFile({}))

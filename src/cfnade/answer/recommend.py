@@ -1,4 +1,4 @@
-"""Everything one can ask a trained network, answered in batches: one pass of the network each.
+"""Answers queries to a trained network in batches, with one forward pass per batch.
 
 `ImplicitCFNADE`, the service, the command line and Spark all ask here.
 """

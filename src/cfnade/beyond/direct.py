@@ -24,9 +24,9 @@ class NeighbourRegression:
     """Finds the neighbours of each item.
 
     Least squares with weights of at least 0, as in SLIM (Ning and Karypis 2011). For item j the
-    candidates S are the items that each explain most of it alone. With G the watchers that two
-    items share, b minimises `b (G_SS + l2) b / 2 - b G_Sj` over `b >= 0`. These are small systems,
-    one per item, so the catalogue may be large.
+    candidates S are the items that, taken one at a time, explain most of it. With G the watchers
+    that two items share, b minimises `b (G_SS + l2) b / 2 - b G_Sj` over `b >= 0`. These are small
+    systems, one per item, so the catalogue may be large.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class NeighbourRegression:
         Args:
             counts: Sparse, (n_users, n_items).
             n_candidates: Items that may become neighbours of an item.
-            max_users: Keep the shared watchers of so many users in a sparse array, for a large
-                catalogue; None keeps all in a dense one.
+            max_users: For a large catalogue: count on at most this many users, in a sparse array.
+                None counts on all, in a dense one.
         """
         self.n_items = counts.shape[1]
         self.n_candidates = min(n_candidates, max(self.n_items - 1, 1))
@@ -133,9 +133,9 @@ def non_negative_weights(
 ) -> NDArray[np.float32]:
     """For each system the `b >= 0` with the least `b A b / 2 - b y`.
 
-    By block principal pivoting (Portugal, Judice and Vicente 1994): solve for the weights that are
-    free, the others being 0; hold at 0 what comes out negative, free what would rise from 0; again,
-    until nothing changes. That takes about six rounds, where coordinate descent takes fifty passes.
+    By block principal pivoting (Portugal, Judice and Vicente 1994): solve for the free weights with
+    the rest at 0, fix negative weights at 0, free those that would rise, and repeat until nothing
+    changes. That takes about six rounds, where coordinate descent takes fifty passes.
 
     Args:
         systems: A, symmetric and positive definite, (n_systems, n_weights, n_weights).

@@ -21,12 +21,12 @@ from cfnade.model.inference import input_weight, with_values
 from cfnade.threads import available_threads
 
 _N_ITERATIONS = 10
-_L2 = 28.0  # over the root of 1 + alpha: where searches of IMF end on most data
-_MAX_L2 = 0.1  # of the largest singular value, at which all factors would be 0
-_FOLD_IN_L2 = 0.1  # of the above, for the factors of a new history
-_SPREAD = 0.25  # of the inputs of a unit, if all factors were kept: a tanh is nearly linear there
-_MAX_SPREAD = 0.5  # of the factors that a narrow network keeps
-_SHARE = 0.75  # of the units that start from factors; the others are random
+_L2 = 28.0  # the penalty is this times sqrt(1 + alpha): the usual optimum for IMF
+_MAX_L2 = 0.1  # penalty over the largest singular value at most; at 1 all factors would be 0
+_FOLD_IN_L2 = 0.1  # penalty of a new history's factors, over the penalty
+_SPREAD = 0.25  # spread of a unit's input if all factors are kept: a tanh is nearly linear there
+_MAX_SPREAD = 0.5  # spread of a unit's input in a narrow network, at most
+_SHARE = 0.75  # share of the units that start from factors; the others are random
 _LEAST_VARIATION = 1e-2  # of the scores, over their size: below it they do not distinguish users
 _POWER_STEPS = 20
 
@@ -49,8 +49,8 @@ def start_from_factors(
     """Replace the random weights of most hidden units by a factorisation.
 
     With Y the items' factors, a history x has the factors `x Y (Y'Y + l2)^-1`, and so the scores
-    `x Y (Y'Y + l2)^-1 Y'`, scaled to a spread of 1. The leading components are kept, rotated at
-    random, so that networks from other seeds start elsewhere.
+    `x Y (Y'Y + l2)^-1 Y'`, scaled to a spread of 1. The leading components are kept and rotated at
+    random, so each seed starts differently.
 
     Args:
         weights: To start from, by name; not changed.

@@ -27,7 +27,7 @@ MAX_TRIALS = 40
 
 @dataclass(frozen=True)
 class Readout:
-    """What is added after training. None is found on validation."""
+    """What is added after training. Fields that are None are tuned on validation."""
 
     direct: bool = True
     """Add the direct item-item path. Not in the paper."""
@@ -56,7 +56,7 @@ class Readout:
             check_number("popularity_tilt", self.popularity_tilt)
 
     def or_usual(self) -> Readout:
-        """The usual value for what is None."""
+        """Replace None by the usual values."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return replace(USUAL, **given)
 

@@ -86,7 +86,7 @@ def extend(
 
     Raises:
         DataError: If there is nothing to learn from.
-        ConfigError: If a setting has no meaning.
+        ConfigError: If a setting is invalid.
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """

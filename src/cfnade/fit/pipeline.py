@@ -32,6 +32,8 @@ from cfnade.threads import limited_threads
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch, Trained, Validate
 
+logger = logging.getLogger(__name__)
+
 
 READOUT_METRIC = "ndcg@100"
 """What the readout is chosen by beside MPR. MPR alone would trade the top of the list for the
@@ -96,7 +98,7 @@ class Judge:
 
 
 def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
-    """What a choice minimises: a metric's cost, or MPR over nDCG, which weighs both the same."""
+    """The cost to minimise: of one metric, or MPR / nDCG, which weighs both the same."""
     if by is None:
         return metrics["mpr"] / max(metrics[READOUT_METRIC], 1e-3)
     return cost_of(by, metrics[by])
@@ -111,9 +113,6 @@ class _InOrder:
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         start, self._next = self._next, self._next + histories.shape[0]
         return self._scores[start : self._next]
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def fit_network(
 
     Raises:
         DataError: If there is nothing to learn from.
-        ConfigError: If a setting has no meaning.
+        ConfigError: If a setting is invalid.
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """
@@ -197,7 +196,7 @@ def fit_network(
     for line in plan.lines():
         logger.info("%s", line)
     if settings.recipe.readout.direct and plan.direct is None:
-        logger.warning("the direct item-item path is left out: it does not fit")
+        logger.warning("no direct item-item path: too many items, or not enough memory")
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
     checkpoints = _Checkpoints(checkpoint, resume=resume)
     fitting = _Fitting(settings, plan, relative_rating, callbacks or Callbacks(), checkpoints)

@@ -1,6 +1,6 @@
 """One plan for a fit: every decision that depends on the data is made here, and nowhere else.
 
-`FitPlan.of(counts, settings)` fills in what the settings leave open. The rest of the fit executes.
+`FitPlan.of(counts, settings)` fills in the settings that are None; the other modules follow it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FitPlan:
     model: ModelConfig
     training: TrainingConfig
     readout: Readout
-    """What is None is searched for."""
+    """Values that are None are searched for."""
 
     factors: FactorPlan | None
     """None starts at random."""
@@ -99,7 +99,7 @@ class FitPlan:
         """Plan the fit of counts, (n_users, n_items).
 
         Raises:
-            ConfigError: If a setting has no meaning, or the fit cannot stay within the limit of
+            ConfigError: If a setting is invalid, or the fit cannot stay within the limit of
                 memory.
         """
         n_users, n_items = counts.shape
@@ -207,7 +207,7 @@ def _training(
         decided["item_l2"] = 0.02 if is_well_known else 0.8
     training = TrainingConfig(**decided, seed=seed)
     n_updates = max(training.updates_per_epoch(n_users), 1)
-    # On few users an epoch is few updates: patience and looks count updates then.
+    # With few users an epoch has few updates, so patience and validation are set in updates.
     if recipe.patience is None:
         training = replace(
             training, patience=max(_PATIENCE, math.ceil(_PATIENCE_UPDATES / n_updates))

@@ -1,4 +1,4 @@
-"""What people set: recipes, and how keywords, nested names and saved settings become one."""
+"""Settings: recipes, and how keywords, nested names and settings files are merged."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from cfnade.data.splitting import HoldOutBy, check_hold_out_by
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.formulas import metric_functions
 from cfnade.model.config import Activation, BiasStart, InputScale, Optimizer, Schedule
+
+logger = logging.getLogger(__name__)
 
 Start: TypeAlias = Literal["factors", "random"]
 
@@ -256,8 +258,6 @@ def from_json(saved: Mapping[str, Any], keywords: list[str]) -> dict[str, Any]:
     return {**params, "recipe": Recipe(**flat), "readout": Readout(**readout)}
 
 
-logger = logging.getLogger(__name__)
-
 NOTHING = "None"
 """How None is written: TOML has no word for it, and no setting has a value of that name."""
 
@@ -297,8 +297,8 @@ class SettingsFile:
             return
         if self.search["data_sha256"] != sha256:
             logger.warning(
-                "these settings were chosen on other data; if that held any of the pairs that "
-                "are held out now, the figures are too good"
+                "these settings were chosen on other data; if it contains any of the test pairs, "
+                "the results are too optimistic"
             )
             return
         used = {name: self.search.get(name) for name in ("seed", "test_share")}
@@ -323,7 +323,7 @@ def read_settings(path: str | Path) -> SettingsFile:
     except OSError as error:
         raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from error
     except ValueError as error:  # of TOML, and of UTF-8
-        raise ConfigError(f"{path} is no TOML file: {error}") from error
+        raise ConfigError(f"{path} is not a valid TOML file: {error}") from error
     strange = sorted(set(found) - set(_PARTS))
     if strange:
         raise ConfigError(
@@ -353,7 +353,7 @@ def write_settings(path: str | Path, file: SettingsFile, *, remarks: str = "") -
         remarks: Comments to begin with, one a line.
 
     Raises:
-        ConfigError: If a value is none that such a file can hold.
+        ConfigError: If a value cannot be written to TOML.
         DataError: If it cannot be written.
     """
     path = Path(path)

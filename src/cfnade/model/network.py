@@ -29,7 +29,7 @@ ITEM_WEIGHTS = ("like_weight", "dislike_weight", "output_weight", "output_bias")
 
 
 class CFNADENetwork(nn.Module):
-    """The weights, and the hidden layers after the first sum.
+    """Holds all weights, and computes the hidden layers from the input sums of Eq. 9.
 
     Item matrices hold one row per item, (n_items, n_hidden): the transpose of the paper's W, A.
     `InputLayer` computes the sum of Eq. 9, and `OutputLayer` Eq. 10 with its cost, Eq. 14.
@@ -89,7 +89,7 @@ class InputLayer:
 
         Args:
             context: Confidence of the liked items in the context, sparse, (n_users, n_items).
-            window: The targets; the rows of W and A are in the order of its circle.
+            window: The targets; the rows of W and A are in the order of the epoch.
 
         Returns:
             (n_users, n_hidden).

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from cfnade.model.ordering import Window
 
-_LOSS_USERS = 8  # the loss is estimated on so many users: softplus costs more than all else
+_LOSS_USERS = 8  # users on whom the loss is estimated: softplus costs more than all else
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class OutputLayer:
 
         Args:
             hidden: (n_users, n_hidden).
-            window: The targets; the rows of V are in the order of its circle.
+            window: The targets; the rows of V are in the order of the epoch.
             target_likes: Confidence of the liked targets, sparse, (n_users, n_targets).
 
         Returns:
