@@ -28,6 +28,7 @@ _SPREAD = 0.25  # spread of a unit's input if all factors are kept: a tanh is ne
 _MAX_SPREAD = 0.5  # spread of a unit's input in a narrow network, at most
 _SHARE = 0.75  # share of the units that start from factors; the others are random
 _LEAST_VARIATION = 1e-2  # of the scores, over their size: below it they do not distinguish users
+_START = 0.01  # spread of the first factors
 _POWER_STEPS = 20
 
 
@@ -120,7 +121,12 @@ def als_item_factors(
             alpha=1.0,  # the confidences are in the data
             iterations=_N_ITERATIONS,
             num_threads=n_threads or available_threads(),
-            random_state=0,
+        )
+        # implicit starts from positive numbers, so all factors point the same way at first.
+        rng = np.random.default_rng(0)
+        als.user_factors, als.item_factors = (
+            _START * rng.standard_normal((n_rows, n_factors), dtype=np.float32)
+            for n_rows in confidence.shape
         )
         als.fit(csr_matrix(confidence, dtype=np.float32), show_progress=False)
     return np.asarray(als.item_factors, dtype=np.float32)
