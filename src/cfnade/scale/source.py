@@ -76,7 +76,14 @@ def check_frame(
     """
     from pyspark.sql import functions as F
 
-    roles = choose_columns(frame.columns, **vars(columns or Columns()))
+    named = columns or Columns()
+    roles = choose_columns(
+        frame.columns,
+        user_col=named.user_col,
+        item_col=named.item_col,
+        count_col=named.count_col,
+        events=named.events,
+    )
     kinds = dict(frame.dtypes)
     chosen = {}
     for role in ("user", "item"):
