@@ -36,7 +36,8 @@ def tune_command(
     search: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma-separated settings; by default all that are not set: {', '.join(SPACE)}."
+            help=f"Settings to search, comma-separated; default: all not fixed by --set of "
+            f"{', '.join(SPACE)}."
         ),
     ] = None,
     trials: Annotated[

@@ -25,9 +25,7 @@ Data = Annotated[
     str, typer.Argument(metavar="DATA", help="CSV or Parquet file, a folder or a glob of them.")
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
-Test = Annotated[
-    str | None, typer.Option(help="A fixed test part; all of DATA is then for training.")
-]
+Test = Annotated[str | None, typer.Option(help="A test file; DATA is then used for training only.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
     str | None,
@@ -41,7 +39,7 @@ Set = Annotated[
 ]
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", metavar="FILE", help="Start from the settings in a file of `tune`."),
+    typer.Option("--settings", metavar="FILE", help="Settings file written by `tune`."),
 ]
 
 
@@ -63,7 +61,7 @@ class ColumnOptions(Columns):
         typer.Option(
             "--events/--counts",
             help="Count rows, or add up the count column.",
-            show_default="by the columns",
+            show_default="detected from the columns",
         ),
     ] = None
 
@@ -106,7 +104,7 @@ class ProtocolOptions:
         typer.Option(
             metavar="pairs|events|sessions",
             help="Split off the validation part by pairs, events or sessions.",
-            show_default="as the test part",
+            show_default="like the test part",
         ),
     ] = None
 
