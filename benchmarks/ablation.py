@@ -20,7 +20,7 @@ from default_fit import SETS, read_set
 
 from cfnade import ImplicitCFNADE, RelativeRating, evaluate
 from cfnade.compare.protocol import Protocol, ProtocolConfig
-from cfnade.metrics.bootstrap import paired_intervals
+from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
 from cfnade.metrics.formulas import UserSums
 
 OUTCOMES = Path(__file__).parent / "results" / "ablation"
@@ -39,8 +39,8 @@ PARTS: dict[str, dict[str, Any]] = {
 
 def run(name: str, part: str, seed: int, protocol: Protocol) -> None:
     """Fit once and keep the outcome."""
-    place = OUTCOMES / f"{name}.{part.replace(' ', '-')}.{seed}"
-    if place.with_suffix(".json").exists():
+    place = place_of(name, part, seed)
+    if Path(f"{place}.json").exists():
         return
     validation = protocol.validation
     settings = {"validation_by": protocol.facts["validation_by"], **PARTS[part]}
@@ -53,7 +53,7 @@ def run(name: str, part: str, seed: int, protocol: Protocol) -> None:
         model, validation.train, validation.held_out, relevance, metrics=METRICS, n_bootstrap=0
     )
     sums = {f"{m}/{k}": v for m, s in outcome.per_user.items() for k, v in vars(s).items()}
-    np.savez_compressed(place.with_suffix(".npz"), **sums)
+    np.savez_compressed(f"{place}.npz", **sums)
     facts = {
         "set": name,
         "part": part,
@@ -63,37 +63,63 @@ def run(name: str, part: str, seed: int, protocol: Protocol) -> None:
         "cpu_seconds": round(cpu, 1),
         "best_epoch": model.best_epoch_,
     }
-    place.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n")
+    Path(f"{place}.json").write_text(json.dumps(facts, indent=1) + "\n")
     print(f"{name}, {part}, seed {seed}: {outcome.metrics}, {seconds:.0f} s", flush=True)
 
 
-def per_user(name: str, part: str, metric: str, seeds: list[int]) -> UserSums | None:
-    """A metric's parts, user by user, averaged over seeds; None if a run is missing."""
-    places = [OUTCOMES / f"{name}.{part.replace(' ', '-')}.{seed}.npz" for seed in seeds]
-    if not all(place.exists() for place in places):
-        return None
-    found = [np.load(place) for place in places]
-    total = np.mean([each[f"{metric}/total"] for each in found], axis=0)
-    return UserSums(total, found[0][f"{metric}/weight"])
+def place_of(name: str, part: str, seed: int) -> Path:
+    """Where an outcome is kept, without its ending."""
+    return OUTCOMES / f"{name}.{part.replace(' ', '-')}.{seed}"
+
+
+def per_seed(name: str, part: str, metric: str, seeds: list[int]) -> list[UserSums]:
+    """A metric by user, of each seed that was run."""
+    places = [Path(f"{place_of(name, part, seed)}.npz") for seed in seeds]
+    found = [np.load(place) for place in places if place.exists()]
+    return [UserSums(each[f"{metric}/total"], each[f"{metric}/weight"]) for each in found]
+
+
+def change(without: list[UserSums], whole: list[UserSums]) -> tuple[float, float, float]:
+    """Change in percent if the part is left out, and its 95 % interval over users and seeds."""
+    n_bootstrap, rng = 1000, np.random.default_rng(0)
+    means = bootstrap_means([*without, *whole], n_bootstrap=n_bootstrap, rng=0)
+    parts = []
+    for columns in (means[:, : len(without)], means[:, len(without) :]):
+        drawn = rng.integers(columns.shape[1], size=columns.shape)  # seeds, with replacement
+        parts.append(np.take_along_axis(columns, drawn, axis=1).mean(axis=1))
+    low, high = percentile_interval(100.0 * (parts[0] / parts[1] - 1.0))
+    mean = np.mean([s.mean for s in without]) / np.mean([s.mean for s in whole])
+    return 100.0 * (float(mean) - 1.0), low, high
+
+
+def seconds_of(name: str, part: str, seeds: list[int]) -> float:
+    """Mean CPU seconds of a fit."""
+    files = [Path(f"{place_of(name, part, seed)}.json") for seed in seeds]
+    return float(np.mean([json.loads(f.read_text())["cpu_seconds"] for f in files if f.exists()]))
 
 
 def table(sets: list[str], seeds: list[int]) -> str:
-    """Change of each metric without the part, in percent, with a 95 % interval over users."""
+    """Change of each metric without a part, and the time of the fit without it."""
     lines = [f"| without | metric | {' | '.join(sets)} | mean |", "|---" * (len(sets) + 3) + "|"]
     for part in PARTS:
         for metric in METRICS if part != "default" else ():
             cells, changes = [], []
             for name in sets:
-                mine, whole = (per_user(name, p, metric, seeds) for p in (part, "default"))
-                if mine is None or whole is None:
+                mine, whole = (per_seed(name, p, metric, seeds) for p in (part, "default"))
+                if not mine or not whole:
                     cells.append("")
                     continue
-                ((low, high),) = paired_intervals([mine], whole, n_bootstrap=1000, rng=0)
-                change, unit = 100 * (mine.mean / whole.mean - 1), 100 / whole.mean
-                changes.append(change)
-                cells.append(f"{change:+.1f} ({unit * low:+.1f} to {unit * high:+.1f})")
+                found, low, high = change(mine, whole)
+                changes.append(found)
+                cells.append(f"{found:+.1f} ({low:+.1f} to {high:+.1f})")
             mean = f"{np.mean(changes):+.1f}" if changes else ""
             lines.append(f"| {part} | {metric} | {' | '.join(cells)} | {mean} |")
+        if part != "default":
+            done = [n for n in sets if per_seed(n, part, "mpr", seeds)]
+            times = {n: seconds_of(n, part, seeds) / seconds_of(n, "default", seeds) for n in done}
+            cells = [f"x {times[n]:.1f}" if n in times else "" for n in sets]
+            mean = f"x {np.mean(list(times.values())):.1f}" if times else ""
+            lines.append(f"| {part} | CPU time | {' | '.join(cells)} | {mean} |")
     return "\n".join(lines)
 
 
@@ -106,8 +132,8 @@ def ablation_section() -> str:
         "## What each part is worth",
         "",
         "`python benchmarks/ablation.py DATA`: change of MPR and nDCG@100 in percent if a part of "
-        "the default is left out (MPR up and nDCG down is worse), with a 95 % paired bootstrap "
-        f"interval over users, mean of seeds {', '.join(map(str, seeds))}. Judged on the "
+        "the default is left out (MPR up and nDCG down is worse), with a 95 % bootstrap interval "
+        f"over users and seeds, mean of seeds {', '.join(map(str, seeds))}. Judged on the "
         "validation part of the split; the test part is not used. "
         "[Decision 26](decisions/0026-the-tree-is-the-pipeline.md) has the deleted parts.",
         "",
