@@ -20,6 +20,9 @@ def test_a_copy_leaves_the_model_as_it_is() -> None:
     class Model(Iterative):
         iterations = 5
 
+        def fits(self, counts, iterations):
+            yield from (self.copy_at(stop) for stop in iterations)
+
     model = Model()
     fitted = model.copy_at(3, weights_=1.0)
     assert (fitted.iterations, fitted.weights_) == (3, 1.0)

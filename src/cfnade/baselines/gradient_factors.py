@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -39,9 +40,9 @@ class GradientFactors(Iterative):
         users = self._known.vectors(histories, self.user_factors_, self._new_user)
         return np.asarray(users @ self.item_factors_.T)
 
+    @abstractmethod
     def _new_user(self, history: CountMatrix) -> NDArray[np.float32]:
         """The best vector for one history, empty or new, (k,)."""
-        raise NotImplementedError
 
     def _train(
         self,

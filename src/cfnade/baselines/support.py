@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Self
@@ -17,18 +18,18 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
 
 
-class Iterative:
+class Iterative(ABC):
     """A model that is trained for a number of iterations and can be copied on the way."""
 
     iterations: int
 
+    @abstractmethod
     def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations, ascending.
 
         Each copy equals a model that was fitted for that many iterations, so choosing the
         number of iterations costs one fit.
         """
-        raise NotImplementedError
 
     def fit(self, counts: CountMatrix) -> Self:
         """Learn from sparse counts, (n_users, n_items); a count above 0 is a like."""
