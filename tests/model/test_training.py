@@ -303,10 +303,11 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
         torch.testing.assert_close(weight, before - 0.5 * before.grad)
 
 
-def test_items_are_back_in_their_order_after_an_epoch(ratings):
+def test_items_are_back_in_their_order_when_the_network_is_asked_for(ratings):
     run = training_module._Run(MODEL, changed(TRAINING, learning_rate=1e-12), ratings)
     before = {name: weight.detach().clone() for name, weight in run.network.named_parameters()}
     run.epoch(None, None)
+    run.averaged_network()
     for name, weight in run.network.named_parameters():
         torch.testing.assert_close(weight.detach(), before[name], rtol=0, atol=1e-9)
     assert run.optimizer.state["mean/output_weight"].abs().sum() > 0

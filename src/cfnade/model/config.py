@@ -26,6 +26,8 @@ InputScale: TypeAlias = Literal["none", "alpha", "history"]
 Optimizer: TypeAlias = Literal["adam", "sgd"]
 Schedule: TypeAlias = Literal["constant", "linear"]
 BiasStart: TypeAlias = Literal["zero", "share", "odds"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+"""Of the products with V in training. Sums, weights and their gradients are float32 either way."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,9 @@ class TrainingConfig:
     patience: int = 6
     """Stop after this many epochs without a better validation."""
 
+    precision: Precision = "float32"
+    """Of the products with V: `bfloat16` is twice as fast where the CPU has instructions for it."""
+
     seed: int = 0
     """Of the first weights, the orderings, the order of users and dropout."""
 
@@ -142,6 +147,7 @@ class TrainingConfig:
         check_choice("optimizer", self.optimizer, get_args(Optimizer))
         check_choice("schedule", self.schedule, get_args(Schedule))
         check_choice("bias_start", self.bias_start, get_args(BiasStart))
+        check_choice("precision", self.precision, get_args(Precision))
         check_bool("item_mean", self.item_mean)
         for name in ("batch_size", "max_epochs", "validate_every", "patience"):
             check_whole(name, getattr(self, name), 1)

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn import functional as F
 
+from cfnade.model.config import Precision
 from cfnade.model.ordering import Window
 
 _LOSS_USERS = 8  # users on whom the loss is estimated: softplus costs more than all else
@@ -43,52 +44,75 @@ class OutputLayer:
     A like of confidence c costs c softplus(-z), with gradient c (sigmoid(z) - 1). So the logits
     are turned into sigmoids in place, and the few likes are overwritten; no dense array of likes
     or confidences exists.
+
+    The products may be in bfloat16, with sums and weights in float32: see `Precision`.
     """
 
-    def __init__(self, output_weight: Tensor, output_bias: Tensor) -> None:
+    def __init__(
+        self, output_weight: Tensor, output_bias: Tensor, precision: Precision = "float32"
+    ) -> None:
         self.V, self.d = output_weight.detach(), output_bias.detach()
-        self._logits = self.V.new_empty(0)
+        self._dtype = torch.bfloat16 if precision == "bfloat16" else self.V.dtype
+        self._rounded = self.V
+        if self._dtype != self.V.dtype:
+            self._rounded = torch.empty_like(self.V, dtype=self._dtype)
+        self._logits = self._rounded.new_empty(0)
         self._by_weight = torch.zeros_like(self.V)
         self._by_bias = torch.zeros_like(self.d)
 
-    def gradient(self, hidden: Tensor, window: Window, target_likes: csr_array) -> OutputGradient:
+    def gradient(
+        self, hidden: Tensor, window: Window, target_likes: csr_array, scale: float = 1.0
+    ) -> OutputGradient:
         """Compute the loss and the gradients of one split.
 
         Args:
             hidden: (n_users, n_hidden).
             window: The targets; the rows of V are in the order of the epoch.
             target_likes: Confidence of the liked targets, sparse, (n_users, n_targets).
+            scale: Multiplies the gradients.
 
         Returns:
             The gradients; the next call overwrites their arrays.
         """
         n_users, n_targets = hidden.shape[0], window.n_targets
         logits = self._buffer(n_targets, n_users)  # (n_targets, n_users): contiguous products
+        V, h = self._rounded, hidden.to(self._dtype)
         for numbers, places in window.blocks():
-            torch.addmm(self.d[places, None], self.V[places], hidden.T, out=logits[numbers])
+            if V is not self.V:
+                V[places] = self.V[places]
+            d = self.d[places, None].to(self._dtype)
+            torch.addmm(d, V[places], h.T, out=logits[numbers])
         user, item, confidence = _pairs(target_likes, hidden.dtype)
-        liked = logits[item, user]  # (n_pairs,)
-        loss = _sampled_loss(logits, user, liked, confidence)
+        liked = logits[item, user].to(hidden.dtype)  # (n_pairs,)
+        loss = _sampled_loss(logits, user, liked, confidence) * window.n_items / n_targets
         by_logits = logits.sigmoid_()
-        by_logits[item, user] = confidence * (torch.sigmoid(liked) - 1.0)
-        scale = window.n_items / n_targets / n_users
+        by_logits[item, user] = (confidence * (torch.sigmoid(liked) - 1.0)).to(self._dtype)
+        scale *= window.n_items / n_targets / n_users
+        scaled = (scale * hidden).to(self._dtype)
         by_hidden = torch.zeros_like(hidden)
         for places in window.context_places:
             self._by_weight[places].zero_()
             self._by_bias[places].zero_()
         for numbers, places in window.blocks():
-            block, by_weight = by_logits[numbers], self._by_weight[places]
-            by_hidden.addmm_(block.T, self.V[places], alpha=scale)
-            torch.addmm(by_weight, block, hidden, beta=0, alpha=scale, out=by_weight)
-            torch.sum(block, dim=1, out=self._by_bias[places])
+            block = by_logits[numbers]
+            by_hidden += block.T @ V[places]
+            _product_into(self._by_weight[places], block, scaled)
+            torch.sum(block, dim=1, dtype=self.d.dtype, out=self._by_bias[places])
         self._by_bias.mul_(scale)
-        loss *= window.n_items / n_targets
-        return OutputGradient(loss, by_hidden, self._by_weight, self._by_bias)
+        return OutputGradient(loss, by_hidden.mul_(scale), self._by_weight, self._by_bias)
 
     def _buffer(self, n_targets: int, n_users: int) -> Tensor:
         if self._logits.numel() < n_targets * n_users:
-            self._logits = self.V.new_empty(n_targets * n_users)
+            self._logits = self._rounded.new_empty(n_targets * n_users)
         return self._logits[: n_targets * n_users].view(n_targets, n_users)
+
+
+def _product_into(out: Tensor, left: Tensor, right: Tensor) -> None:
+    """Write `left @ right` to `out`, which may have a wider type."""
+    if out.dtype == left.dtype:
+        torch.mm(left, right, out=out)
+    else:
+        out.copy_(left @ right)
 
 
 def _sampled_loss(logits: Tensor, user: Tensor, liked: Tensor, confidence: Tensor) -> float:
@@ -96,7 +120,8 @@ def _sampled_loss(logits: Tensor, user: Tensor, liked: Tensor, confidence: Tenso
     n_users = min(_LOSS_USERS, logits.shape[1])
     is_sampled = user < n_users
     liked, confidence = liked[is_sampled], confidence[is_sampled]
-    zeros = F.softplus(logits[:, :n_users]).sum() - F.softplus(liked).sum()
+    sampled = logits[:, :n_users].to(liked.dtype)
+    zeros = F.softplus(sampled).sum() - F.softplus(liked).sum()
     likes = (confidence * F.softplus(-liked)).sum()
     return float(zeros + likes) / n_users
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from cfnade.model.ordering import Window, draw_window, split_batch
 
 _WARM_UP = 0.05  # share of a linear schedule's updates over which the step size rises
 _AVERAGE_EVERY = 5  # updates: an average moves slowly, and updating it reads all weights
+_ORDER_UPDATES = 50  # updates at least with one order of the items: a new one moves all weights
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ def train(
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     checkpoint: Path | None = None,
+    checkpoint_seconds: float = 0.0,
     resume: bool = False,
     resume_key: Mapping[str, Any] | None = None,
 ) -> Trained:
@@ -118,7 +119,8 @@ def train(
             all `max_epochs` are run.
         on_epoch: Called after every epoch.
         on_step: Called after every update with its number in the epoch and their total.
-        checkpoint: Folder to update after every epoch.
+        checkpoint: Folder to update after an epoch.
+        checkpoint_seconds: Time between two checkpoints at least; 0 keeps one after every epoch.
         resume: Continue from that checkpoint.
         resume_key: What else must be the same to resume, as JSON.
 
@@ -134,6 +136,7 @@ def train(
     if resume and checkpoint is not None:
         run.load(checkpoint)
         run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
+    kept = time.perf_counter()
     while not run.is_finished:
         started = time.perf_counter()
         loss = run.epoch(on_step, checkpoint)
@@ -145,9 +148,11 @@ def train(
         epoch = Epoch(number, loss, None, seconds)
         if look is not None:
             epoch = replace(epoch, validation_mpr=look.mpr, validation_cost=look.cost)
-        run.finish_epoch(epoch, is_best=validate is None or run.is_best(epoch))
-        if checkpoint is not None and run.exchange.is_first:
+        run.finish_epoch(epoch, is_best=run.is_best(epoch))
+        is_due = time.perf_counter() - kept >= checkpoint_seconds or run.is_finished
+        if checkpoint is not None and run.exchange.is_first and is_due:
             run.save(checkpoint)
+            kept = time.perf_counter()
         if on_epoch is not None:
             on_epoch(epoch)
     return run.outcome()
@@ -210,6 +215,7 @@ class _Run:
         self.best_epoch = 0
         self.n_updates = self.n_averaged = 0
         self.epochs: list[Epoch] = []
+        self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
 
     @property
     def seconds(self) -> float:
@@ -229,24 +235,21 @@ class _Run:
         batches = self.rows.batches(self.training, number, rng)
         n_steps = self.n_steps
         total = 0.0
-        with self._in_random_order(rng) as place_of:
-            network = self.network
-            layers = (
-                InputLayer(network.like_weight, network.dislike_weight, self.model),
-                OutputLayer(network.output_weight, network.output_bias),
-            )
-            for step, (likes, part) in enumerate(batches):
-                places = place_of[likes.indices].astype(likes.indices.dtype)
-                batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
-                loss = self._update(batch, *layers, rng, part)
-                if not math.isfinite(loss):
-                    message = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
-                    raise TrainingError(message)
-                total += loss
-                if on_step is not None:
-                    on_step(step + 1, n_steps)
-            self._update_average()
-        if not all(bool(weight.isfinite().all()) for weight in self.network.parameters()):
+        place_of, *layers = self._arrange(number)
+        for step, (likes, part) in enumerate(batches):
+            places = place_of[likes.indices].astype(likes.indices.dtype)
+            batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
+            loss = self._update(batch, *layers, rng, part)
+            if not math.isfinite(loss):
+                message = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
+                raise TrainingError(message)
+            total += loss
+            if on_step is not None:
+                on_step(step + 1, n_steps)
+        self._update_average()
+        if not all(
+            math.isfinite(float(weight.detach().sum())) for weight in self.network.parameters()
+        ):
             raise TrainingError(_diverged(number, n_steps, n_steps, math.nan, self, checkpoint))
         return total / max(n_steps, 1)
 
@@ -272,17 +275,17 @@ class _Run:
             drawn = rng.random((part.n_users, self.model.n_hidden), dtype=np.float32)
             kept = drawn[part.first : part.first + batch.shape[0]] >= training.dropout
             hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
-        gradient = output_layer.gradient(hidden.detach(), window, target_likes)
         share = batch.shape[0] / part.n_users  # of the mean over the batch
         scale = share / n_items if training.item_mean else share
+        gradient = output_layer.gradient(hidden.detach(), window, target_likes, scale)
         self.network.zero_grad()
-        hidden.backward(gradient.hidden.mul_(scale))
+        hidden.backward(gradient.hidden)
         assert entered.grad is not None
         within = {n: w.grad for n, w in self.network.named_parameters() if w.grad is not None}
         gradients = {
             **input_layer.gradient(entered.grad, self.exchange),
-            "output_weight": gradient.output_weight.mul_(scale),
-            "output_bias": gradient.output_bias.mul_(scale),
+            "output_weight": gradient.output_weight,
+            "output_bias": gradient.output_bias,
             **within,
         }
         loss = torch.tensor(share * gradient.loss, dtype=torch.float64)
@@ -352,19 +355,34 @@ class _Run:
         torch._foreach_lerp_(averages, list(self.network.parameters()), 1.0 - decay)
         self.n_averaged = self.n_updates
 
-    @contextmanager
-    def _in_random_order(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Put the items in a random order, and back at the end; gives each item's place in it.
+    def _arrange(self, epoch: int) -> tuple[NDArray[np.int64], InputLayer, OutputLayer]:
+        """Put the items in the random order of an epoch; with few users, several epochs share it.
 
         This moves all that has a row per item: weights, their average, the optimiser's state.
+
+        Returns:
+            The place of each item, (n_items,), and the layers, whose rows are in that order.
         """
-        order = rng.permutation(self.model.n_items)  # the item at each place
-        place_of = np.argsort(order)
-        self._move_rows(order)
-        try:
-            yield place_of
-        finally:
-            self._move_rows(place_of)
+        group = (epoch - 1) // math.ceil(_ORDER_UPDATES / max(self.n_steps, 1))
+        if self._arranged is None or self._arranged[0] != group:
+            self._restore_order()
+            rng = np.random.default_rng([self.training.seed, 0, group])
+            order = rng.permutation(self.model.n_items)  # the item at each place
+            self._move_rows(order)
+            network = self.network
+            self._arranged = (
+                group,
+                np.argsort(order),
+                InputLayer(network.like_weight, network.dislike_weight, self.model),
+                OutputLayer(network.output_weight, network.output_bias, self.training.precision),
+            )
+        return self._arranged[1:]
+
+    def _restore_order(self) -> None:
+        """Put the items back in their own order."""
+        if self._arranged is not None:
+            self._move_rows(self._arranged[1])
+            self._arranged = None
 
     @torch.no_grad()
     def _move_rows(self, order: NDArray[np.int64]) -> None:
@@ -384,6 +402,7 @@ class _Run:
 
     def averaged_network(self) -> NumpyNetwork:
         """The network with the averaged weights, for validation; shares their memory."""
+        self._restore_order()
         return self._network(self.average)
 
     def is_best(self, epoch: Epoch) -> bool:
@@ -395,10 +414,13 @@ class _Run:
         """Keep the weights if they are the best so far."""
         self.epochs.append(epoch)
         if is_best:
+            self._restore_order()
             self.best_epoch = epoch.number
             self.best = {name: weight.clone() for name, weight in self.average.items()}
 
     def outcome(self) -> Trained:
+        """The best network; that of the last epoch if none was validated."""
+        self._restore_order()
         if self.best_epoch == 0:  # stopped before the first look at validation
             return Trained(self._network(self.average), len(self.epochs), self.epochs)
         return Trained(self._network(self.best), self.best_epoch, self.epochs)
@@ -409,6 +431,7 @@ class _Run:
 
     def save(self, folder: Path) -> None:
         """Write all that a later run needs to continue."""
+        self._restore_order()
         parts: dict[str, Mapping[str, Tensor]] = {
             "weights": dict(self.network.named_parameters()),
             "average": self.average,
