@@ -28,8 +28,7 @@ from cfnade.errors import ArtifactError, CfnadeError
 from cfnade.files import flush_to_disk, map_file, parse_json, read_plain, replace_folder
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.storage.ids import decode_ids, encode_ids
-from cfnade.storage.tensors import map_tensors, read_header, wrong_weights
+from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, read_header, wrong_weights
 
 FORMAT = 1
 MODEL = "model.json"
