@@ -28,7 +28,7 @@ test-scale: setup  ## Run the tests on a Spark cluster of two workers and over t
 
 # Without extras: saved models load and recommend, and torch is not there; then as a service installs it.
 INFERENCE_VENV := .venv-inference
-INFERENCE_TESTS := tests/data/test_summary.py tests/data/test_ratings.py tests/storage/test_folder.py \
+INFERENCE_TESTS := tests/data/test_interactions.py tests/data/test_ratings.py tests/storage/test_folder.py \
 	tests/storage/test_folder_fuzz.py tests/storage/test_kept_folders.py \
 	tests/storage/test_encoding.py tests/model/test_inference.py \
 	tests/data/test_catalogue.py tests/test_estimator_contract.py \

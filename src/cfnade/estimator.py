@@ -24,7 +24,6 @@ from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import HoldOutBy
-from cfnade.data.summary import fingerprint
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
 from cfnade.fit.memory import parse_bytes, recommending_block
@@ -288,7 +287,7 @@ class ImplicitCFNADE:
         self.calibrator_ = fitted.calibrator
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
-        self.data_fingerprint_ = fingerprint(interactions)
+        self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_ = []
         self._info = {}
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
@@ -378,7 +377,7 @@ class ImplicitCFNADE:
         self.partial_fits_ = [
             *self.partial_fits_,
             {
-                "data_fingerprint": fingerprint(data),
+                "data_fingerprint": data.fingerprint(),
                 "n_epochs": int(n_epochs),
                 "train": train,
                 "n_new_items": len(catalogue) - len(self.catalogue_),
