@@ -329,7 +329,7 @@ def test_what_does_not_fit_into_memory_is_refused(model):
 def test_memory_that_only_a_fit_would_take_is_not_asked_for(model, monkeypatch):
     """Validation and factors are no part of training on more data."""
     model.set_params(memory_limit="450MB")
-    monkeypatch.setattr("cfnade.fit.memory._JUDGED_COPIES", 10**6)
+    monkeypatch.setattr("cfnade.fit.plan._JUDGED_COPIES", 10**6)
     with pytest.raises(ConfigError, match="more than the limit"):
         model.plan(group_counts())
     model.partial_fit(interactions(group_counts()), n_epochs=1)
