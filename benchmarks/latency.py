@@ -23,8 +23,8 @@ from cfnade import ImplicitCFNADE, RelativeRating
 from cfnade.data.catalogue import Catalogue
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
+from cfnade.storage.encoding import weight_shapes
 from cfnade.storage.folder import Artifact, save_artifact
-from cfnade.storage.tensors import weight_shapes
 
 OUTCOME = Path(__file__).parent / "results" / "latency.json"
 N_ITEMS, N_NEIGHBOURS, N_HISTORY = 17_348, 50, 50

@@ -50,3 +50,17 @@ def test_ranges_include_and_exclude_their_ends():
     for value in (-0.1, 1.0):
         with pytest.raises(ConfigError, match="share must be at least 0 and below 1"):
             checks.check_share(share=value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("4GB", 4 * 10**9), ("512 MiB", 2**29), ("1.5g", 1_500_000_000), ("2e9", 2 * 10**9), (7, 7)],
+)
+def test_sizes_are_read_as_people_write_them(limit, expected):
+    assert checks.check_bytes("memory_limit", limit) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "much", "-1GB", "0", "1..5GB", "4XB", "GB"])
+def test_other_texts_are_no_sizes(limit):
+    with pytest.raises(ConfigError, match="memory_limit must be a size such as 4GB"):
+        checks.check_bytes("memory_limit", limit)

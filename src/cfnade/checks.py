@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cfnade.errors import ConfigError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def check_number(name: str, value: Any) -> float:
@@ -59,3 +63,19 @@ def check_share(**settings: float) -> None:
     for name, value in settings.items():
         if not 0 <= check_number(name, value) < 1:
             raise ConfigError(f"{name} must be at least 0 and below 1, got {value}")
+
+
+def check_bytes(name: str, size: str | float) -> int:
+    """Return the bytes of a size such as `4GB`, `512 MiB` or 2e9.
+
+    Raises:
+        ConfigError: If it is not a size.
+    """
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", str(size).lower())
+    try:
+        number = float(match[1]) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise ConfigError(f"{name} must be a size such as 4GB or 512MiB, got {size!r}")
+    return int(number * (_BINARY if match[3] else _UNITS)[match[2]])

@@ -19,17 +19,16 @@ from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
 from cfnade.beyond.readout import Readout
+from cfnade.checks import check_bytes
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import HoldOutBy
-from cfnade.data.summary import fingerprint
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
-from cfnade.fit.memory import parse_bytes, recommending_block
 from cfnade.fit.pipeline import Callbacks, calibrate, fit_network
-from cfnade.fit.plan import FitPlan
+from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
     FitSettings,
     Recipe,
@@ -288,7 +287,7 @@ class ImplicitCFNADE:
         self.calibrator_ = fitted.calibrator
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
-        self.data_fingerprint_ = fingerprint(interactions)
+        self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_ = []
         self._info = {}
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
@@ -378,7 +377,7 @@ class ImplicitCFNADE:
         self.partial_fits_ = [
             *self.partial_fits_,
             {
-                "data_fingerprint": fingerprint(data),
+                "data_fingerprint": data.fingerprint(),
                 "n_epochs": int(n_epochs),
                 "train": train,
                 "n_new_items": len(catalogue) - len(self.catalogue_),
@@ -500,7 +499,7 @@ class ImplicitCFNADE:
         """Bytes of scores to hold at once when recommending."""
         if self.memory_limit is None:
             return BLOCK_BYTES
-        config, limit = self.scorer_.network.config, parse_bytes(self.memory_limit)
+        config, limit = self.scorer_.network.config, check_bytes("memory_limit", self.memory_limit)
         return recommending_block(histories.shape[0], histories.nnz, n, config, limit)
 
     def recommend_for(

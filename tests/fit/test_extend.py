@@ -10,7 +10,6 @@ from scipy.sparse import csr_array, csr_matrix, vstack
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
 from cfnade.beyond.readout import Readout
 from cfnade.data.ratings import popularity_logit
-from cfnade.data.summary import fingerprint
 from cfnade.fit import extend as module
 from cfnade.fit.extend import with_new_items
 from cfnade.fit.pipeline import Callbacks
@@ -199,9 +198,9 @@ def test_save_and_load_keep_it_and_where_it_came_from(model, tmp_path):
     model.partial_fit(data, n_epochs=3, train="new").save(tmp_path / "second")
     loaded = ImplicitCFNADE.load(tmp_path / "second")
     np.testing.assert_array_equal(loaded.scores(group_counts()), model.scores(group_counts()))
-    assert loaded.data_fingerprint_ == model.data_fingerprint_ != fingerprint(data)
+    assert loaded.data_fingerprint_ == model.data_fingerprint_ != data.fingerprint()
     assert loaded.partial_fits_ == [
-        {"data_fingerprint": fingerprint(data), "n_epochs": 3, "train": "new", "n_new_items": 4}
+        {"data_fingerprint": data.fingerprint(), "n_epochs": 3, "train": "new", "n_new_items": 4}
     ]
     assert (loaded.best_epoch_, loaded.validation_mpr_) == (n_epochs + 3, None)
     loaded.partial_fit(data, n_epochs=1)
@@ -330,7 +329,7 @@ def test_what_does_not_fit_into_memory_is_refused(model):
 def test_memory_that_only_a_fit_would_take_is_not_asked_for(model, monkeypatch):
     """Validation and factors are no part of training on more data."""
     model.set_params(memory_limit="450MB")
-    monkeypatch.setattr("cfnade.fit.memory._JUDGED_COPIES", 10**6)
+    monkeypatch.setattr("cfnade.fit.plan._JUDGED_COPIES", 10**6)
     with pytest.raises(ConfigError, match="more than the limit"):
         model.plan(group_counts())
     model.partial_fit(interactions(group_counts()), n_epochs=1)

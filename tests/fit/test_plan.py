@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cfnade
@@ -13,12 +15,10 @@ from cfnade import ConfigError, ImplicitCFNADE
 from cfnade.beyond.direct import regression_bytes
 from cfnade.beyond.readout import GRID, NO_READOUT, Readout
 from cfnade.fit import plan as module
-from cfnade.fit.plan import (
-    DirectPlan,
-    FactorPlan,
-    FitPlan,
-)
+from cfnade.fit.plan import DirectPlan, FactorPlan, FitPlan, MemoryPlan, recommending_block
 from cfnade.fit.settings import RECIPES, FitSettings, Recipe
+from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.scorer import BLOCK_BYTES
 from tests.networks import group_counts, random_counts
 
 
@@ -171,7 +171,7 @@ def test_the_grid_of_the_readout_fits_the_candidates_and_the_catalogue():
     assert large["direct_neighbours"] == GRID["direct_neighbours"]
 
 
-# Refit and memory ------------------------------------------------------------------------------
+# Refit -----------------------------------------------------------------------------------------
 
 
 def test_a_refit_is_for_what_was_held_out_and_worth_it():
@@ -179,6 +179,35 @@ def test_a_refit_is_for_what_was_held_out_and_worth_it():
     assert plan_of().refits(0.95) and not plan_of().refits(0.995)
     assert plan_of(refit=True).refits(0.995)
     assert not plan_of(refit=False).refits(0.5)
+
+
+# Memory ----------------------------------------------------------------------------------------
+
+SIZE = {"n_users": 444_480, "n_pairs": 16_000_000, "model": ModelConfig(17_348)}
+PAPER = {**SIZE, "training": TrainingConfig()}
+DIRECT = regression_bytes(444_480, 17_348, 16_000_000, 100, None)
+
+
+def test_factors_to_start_from_take_room_and_a_refusal_names_them():
+    cold, warm = (MemoryPlan.of(**PAPER, n_factors=n) for n in (0, 256))
+    assert warm.factors == 4 * (444_480 + 17_348) * 256 * 3 > warm.update
+    assert warm.total - cold.total == warm.factors - cold.update  # one after the other
+    assert "factors 1.4" in warm.describe() and "factors" not in cold.describe()
+    with pytest.raises(ConfigError, match="recipe__start='random'"):
+        warm.within(10**9)
+    with pytest.raises(ConfigError) as refused:
+        cold.within(10**9)
+    assert "recipe__start" not in str(refused.value)
+
+
+def test_held_out_users_take_room():
+    plan = MemoryPlan.of(**PAPER, judged_users=2_000)
+    assert plan.judged == 3 * 4 * 2_000 * 17_348
+    assert plan.total == MemoryPlan.of(**PAPER).total + plan.judged
+
+
+def test_the_papers_scale_takes_less_than_four_gibibytes():
+    assert MemoryPlan.of(**PAPER, direct=DIRECT, judged_users=2_000).total < 4 * 2**30
 
 
 def test_a_limit_of_memory_costs_blocks_first_and_the_direct_path_then():
@@ -196,6 +225,7 @@ def test_a_limit_of_memory_costs_blocks_first_and_the_direct_path_then():
     assert tight.direct == free.direct and tight.rows_per_look < free.rows_per_look
     tighter = limited(total - 5 * 10**8)
     assert tighter.direct is None and not tighter.readout.direct
+    assert tighter.rows_per_look == free.rows_per_look
     with pytest.raises(ConfigError, match=r"more than the limit of 1\.0 GB"):
         limited(10**9)
     with pytest.raises(ConfigError, match="memory_limit must be a size"):
@@ -216,6 +246,44 @@ def test_validation_is_planned_for_no_more_users_than_there_are():
     few, many = plan_of(100, 1_000), plan_of(10**6, 1_000)
     assert few.memory.judged == 4 * 3 * 100 * 1_000
     assert many.memory.judged == 4 * 3 * module.VALIDATION_USERS * 1_000
+
+
+def test_fit_keeps_to_the_limit_and_logs_its_plan(caplog):
+    counts = random_counts(60, 20)
+    small = {"n_hidden": 4, "max_epochs": 2}
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        free = ImplicitCFNADE(**small).fit(counts)
+    assert "fitting takes about 0.4 GB at most" in caplog.text
+    limited = ImplicitCFNADE(**small, memory_limit="410MB").fit(counts)  # small blocks
+    np.testing.assert_allclose(limited.scores(counts), free.scores(counts), rtol=1e-5)
+    with pytest.raises(ConfigError, match="more than the limit"):
+        ImplicitCFNADE(**small, memory_limit="1MB").fit(counts)
+
+
+def test_recommending_holds_fewer_scores_when_memory_is_short():
+    everyone = {**SIZE, "n": 10}
+    assert recommending_block(**everyone, limit=4 * 2**30) == BLOCK_BYTES
+    few = {"n_users": 10, "n_pairs": 100, "model": ModelConfig(17_348), "n": 10}
+    tight = recommending_block(**few, limit=490 * 10**6)
+    assert 4 * 17_348 <= tight < BLOCK_BYTES
+    with pytest.raises(ConfigError, match="recommend for fewer users at a time"):
+        recommending_block(**everyone, limit=10**8)
+
+
+def test_recommend_keeps_to_the_limit_with_the_same_answers(caplog):
+    counts = random_counts(60, 20)
+    model = ImplicitCFNADE(n_hidden=4, max_epochs=2).fit(counts)
+    users = np.arange(60)
+    ids, scores = model.recommend(users, counts, N=3)
+    model.set_params(memory_limit="401MB")
+    with caplog.at_level(logging.INFO, logger="cfnade"):
+        limited_ids, limited_scores = model.recommend(users, counts, N=3)
+    assert "recommending takes about 0.4 GB at most" in caplog.text
+    np.testing.assert_array_equal(limited_ids, ids)
+    np.testing.assert_allclose(limited_scores, scores, rtol=1e-5)
+    model.set_params(memory_limit="1MB")
+    with pytest.raises(ConfigError, match="recommending takes"):
+        model.recommend(users, counts, N=3)
 
 
 # In words --------------------------------------------------------------------------------------

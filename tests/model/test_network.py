@@ -15,7 +15,7 @@ from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ACTIVATIONS, CFNADENetwork, InputLayer, product, product_by_column
 from cfnade.model.ordering import Window, split_batch
-from cfnade.storage.tensors import weight_shapes, wrong_weights
+from cfnade.storage.encoding import weight_shapes, wrong_weights
 from tests import reference
 from tests.reference_torch import (
     as_lists,

@@ -14,8 +14,8 @@ from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
+from cfnade.storage.encoding import weight_shapes
 from cfnade.storage.folder import Artifact
-from cfnade.storage.tensors import weight_shapes
 
 
 def random_artifact(rng: np.random.Generator, **settings: Any) -> Artifact:

@@ -58,7 +58,6 @@ def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number,
 def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
-    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
         ImplicitCFNADE().fit(counts)
 
@@ -67,7 +66,6 @@ def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
 def test_items_can_be_added_to_a_kept_model_without_torch(number, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
-    monkeypatch.delitem(sys.modules, "cfnade.model.checkpoint", raising=False)
     model = ImplicitCFNADE.load(KEPT / f"v{number}")
     n_items = model.n_features_in_
     ids = np.append(model.catalogue_.ids, "film-new")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ArtifactError, MissingExtraError
+from cfnade.storage.encoding import decode_ids
 from cfnade.storage.folder import Artifact
-from cfnade.storage.ids import decode_ids
 from cfnade.storage.onnx_export import export_onnx
 from tests.storage.saved import random_artifact, random_histories
 

@@ -12,7 +12,6 @@ from cfnade.cli import console, options
 from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.compare.registry import CONTENDERS, Registry, cfnade, contender, named_contenders
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
-from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError
 from cfnade.scale import als
 
@@ -47,7 +46,7 @@ def evaluate_command(
     validation_by = protocol.validation_by or changes.get("validation_by")  # as it was tuned
     interactions = table.read(data)
     if test is None:
-        sha256 = fingerprint(interactions)["sha256"]
+        sha256 = interactions.fingerprint()["sha256"]
         start.check_test_is_unseen(sha256, seed=seed, test_share=protocol.test_share)
     with console.job_progress() as on_progress:
         comparison = compare(

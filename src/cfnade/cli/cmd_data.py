@@ -10,7 +10,6 @@ import typer
 from cfnade.cli import console, options
 from cfnade.data.simulation.service_files import write_service
 from cfnade.data.simulation.simulate import SIZES, ServiceConfig, SimulatedService
-from cfnade.data.summary import describe
 from cfnade.progress import progress_bar
 
 commands = typer.Typer(
@@ -23,7 +22,7 @@ def describe_command(
     data: options.Data, *, table: options.TableOptions, json_file: options.Json = None
 ) -> None:
     """Show how a table is read: users, items, pairs and counts."""
-    facts = describe(table.read(data))
+    facts = table.read(data).describe()
     console.report(console.facts_table(options.dataset_name(data), facts), facts, json_file)
 
 

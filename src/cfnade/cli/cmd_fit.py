@@ -12,7 +12,6 @@ import typer
 from cfnade.cli import console, options
 from cfnade.data.ingest import read_item_names
 from cfnade.data.interactions import Interactions
-from cfnade.data.summary import describe
 from cfnade.errors import ConfigError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.extend import N_EPOCHS, TrainedItems
@@ -112,7 +111,7 @@ def fit_command(
     else:
         n_epochs = N_EPOCHS if epochs is None else epochs
         outcome = _fit_more(model, interactions, n_epochs, cast(TrainedItems, train or "all"))
-    model.save(out, data={"name": options.dataset_name(data), **describe(interactions)})
+    model.save(out, data={"name": options.dataset_name(data), **interactions.describe()})
     if start_from is None:
         shutil.rmtree(checkpoint, ignore_errors=True)
     console.write(f"{outcome}; saved to {out}")

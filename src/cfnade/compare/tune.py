@@ -20,7 +20,6 @@ import numpy as np
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import HoldOutBy, hold_out
-from cfnade.data.summary import fingerprint
 from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.pipeline import Callbacks
@@ -154,7 +153,7 @@ def tune(
         raise MissingExtraError("optuna", "tune", "searching for settings") from error
     out, changes = Path(out), dict(changes or {})
     names = _searched(search, changes)
-    facts = {"data_sha256": fingerprint(data)["sha256"], "seed": seed, "test_share": test_share}
+    facts = {"data_sha256": data.fingerprint()["sha256"], "seed": seed, "test_share": test_share}
     job = {**facts, "recipe": recipe, "fixed": dict(changes), "searched": names}
     part = _validation(data, test_share, changes.get("validation_by", "pairs"), seed)
     base = ImplicitCFNADE().set_params(recipe=recipe, **changes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cfnade.data.ingest import read_interactions
-from cfnade.data.ingest.connection import connect, quote_text
+from cfnade.data.ingest.scan import connect, quote_text
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, MissingExtraError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -19,6 +20,7 @@ from cfnade.errors import DataError
 logger = logging.getLogger(__name__)
 
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_CHUNK = 1 << 20  # numbers converted at a time, to save memory
 
 CountMatrix: TypeAlias = csr_array
 """Counts, sparse, (n_users, n_items): float64, rows sorted, no duplicates, no stored zeros."""
@@ -175,6 +177,58 @@ class Interactions:
         counts = self.counts[users][:, items]
         names = None if self.item_names is None else self.item_names[items]
         return Interactions(counts, self.user_ids[users], self.item_ids[items], names)
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes, and the spread of counts, items per user and users per item."""
+        counts, n_cells = self.counts, self.n_users * self.n_items
+        figures = self._sizes | {
+            "density": self.n_pairs / n_cells if n_cells else 0.0,
+            "share_of_counts_above_1": float((counts.data > 1).mean()) if counts.nnz else 0.0,
+        }
+        spreads = {
+            "count": counts.data,
+            "items_per_user": np.diff(counts.indptr),
+            "users_per_item": np.bincount(counts.indices, minlength=self.n_items),
+        }
+        for name, values in spreads.items():
+            if values.size:
+                low, median, p99, high = np.percentile(values, [0, 50, 99, 100])
+                mean = values.mean()
+                spread = {"min": low, "median": median, "mean": mean, "p99": p99, "max": high}
+                figures |= {f"{name}_{label}": float(value) for label, value in spread.items()}
+        return figures
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Sizes and a checksum that identify the data.
+
+        The checksum covers the counts in their order and the ids with their types (7 and "7"
+        differ), but not item names, which do not affect a model. It is the same on every machine
+        and in every version.
+        """
+        digest = hashlib.sha256(f"{self.n_users} {self.n_items} {self.n_pairs}\n".encode())
+        counts = self.counts
+        forms = ((counts.indptr, "<i8"), (counts.indices, "<i8"), (counts.data, "<f8"))
+        for numbers, form in forms:
+            for start in range(0, len(numbers), _CHUNK):
+                digest.update(numbers[start : start + _CHUNK].astype(form).tobytes())
+        for ids in (self.user_ids, self.item_ids):
+            for start in range(0, len(ids), _CHUNK):
+                digest.update(_written(ids[start : start + _CHUNK]))
+        total = float(counts.data.sum())
+        return self._sizes | {"sum_of_counts": total, "sha256": digest.hexdigest()}
+
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        return {"n_users": self.n_users, "n_items": self.n_items, "n_pairs": self.n_pairs}
+
+
+def _written(ids: NDArray[Any]) -> bytes:
+    """One id per line: `repr` distinguishes types and contains no line break."""
+    if ids.dtype.kind in "mM":
+        values = [f"{ids.dtype.name} {value}" for value in ids.astype(np.int64).tolist()]
+    else:
+        values = [f"{type(value).__name__} {value!r}" for value in ids.tolist()]
+    return "".join(f"{value}\n" for value in values).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, eq=False)

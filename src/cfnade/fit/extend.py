@@ -13,13 +13,12 @@ from scipy.sparse import csr_array, vstack
 
 from cfnade.beyond.direct import NeighbourRegression, likes_of
 from cfnade.beyond.readout import Readout, ReadoutParts
-from cfnade.checks import check_choice, check_whole
+from cfnade.checks import check_bytes, check_choice, check_whole
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, popularity_logit, share_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
-from cfnade.fit.memory import MemoryPlan, parse_bytes
 from cfnade.fit.pipeline import Callbacks
-from cfnade.fit.plan import FitPlan
+from cfnade.fit.plan import FitPlan, MemoryPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork, dislike_scale
@@ -148,7 +147,7 @@ def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None
     direct = plan.memory.direct if config.n_neighbours else 0
     needed = MemoryPlan.of(plan.n_users, plan.n_pairs, config, plan.training, direct=direct)
     logger.info("%s", needed.describe())
-    if limit is not None and needed.total > parse_bytes(limit):
+    if limit is not None and needed.total > check_bytes("memory_limit", limit):
         raise ConfigError(
             f"{needed.describe()}: more than the limit of {limit}; allow more, or train on fewer "
             "users at a time"

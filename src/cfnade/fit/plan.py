@@ -1,10 +1,12 @@
 """One plan for a fit: every decision that depends on the data is made here, and nowhere else.
 
-`FitPlan.of(counts, settings)` fills in the settings that are None; the other modules follow it.
+`FitPlan.of(counts, settings)` fills in the settings that are None and estimates the memory that
+fitting takes; the other modules follow it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,11 +15,14 @@ from typing import Any
 from cfnade.beyond.direct import regression_bytes
 from cfnade.beyond.factors import can_start_from_factors
 from cfnade.beyond.readout import GRID, Readout
+from cfnade.checks import check_bytes
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError
-from cfnade.fit.memory import MemoryPlan, parse_bytes
 from cfnade.fit.settings import FitSettings, Recipe
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.scorer import BLOCK_BYTES
+
+logger = logging.getLogger(__name__)
 
 VALIDATION_USERS = 2_000
 """Users held out for validation at most: enough to tell epochs and readouts apart."""
@@ -53,6 +58,16 @@ _BATCH, _LEAST_BATCH, _LEAST_UPDATES = 200, 16, 8  # users; users; updates in an
 _PATIENCE, _PATIENCE_UPDATES = 6, 200  # epochs; updates
 _VALIDATE, _VALIDATE_UPDATES = 2, 50
 
+# Bytes, and copies of arrays at the same time.
+_INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
+_LEAST_BLOCK = 2**20
+_PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and copies on the way
+_WEIGHT_COPIES = 8  # weights, gradients, two of Adam, average, best, and two while items move
+_FACTOR_COPIES = 3  # of users, of items, and copies on the way
+_JUDGED_COPIES = 3  # of the scores of held-out users: network, direct path, their sum
+_ANSWER_BYTES = 40  # id and score of a recommended item, and copies on the way
+_BLOCK_COPIES = 3  # scores, the direct path's part of them, and the marks of the selection
+
 
 @dataclass(frozen=True)
 class FactorPlan:
@@ -69,6 +84,85 @@ class DirectPlan:
     n_candidates: int
     max_users: int | None
     """Users to sample for a sparse array of shared watchers; None uses all, dense."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes that the parts of fitting take at most."""
+
+    data: int
+    """Counts, ratings and confidences."""
+
+    weights: int
+    """Weights, and all copies that training keeps."""
+
+    update: int
+    """Logits of one batch."""
+
+    direct: int
+    """Regressions of the direct path."""
+
+    factors: int
+    """The factorisation that training starts from."""
+
+    judged: int
+    """Scores of the held-out users."""
+
+    block: int
+    """Scores that are ranked at once."""
+
+    @classmethod
+    def of(
+        cls,
+        n_users: int,
+        n_pairs: int,
+        model: ModelConfig,
+        training: TrainingConfig,
+        *,
+        direct: int = 0,
+        n_factors: int = 0,
+        judged_users: int = 0,
+    ) -> MemoryPlan:
+        """Estimate what fitting takes; `direct` is the bytes of the direct path."""
+        share, n_items = training.context_share, model.n_items
+        n_targets = n_items if share is None else int((1.0 - share) * n_items) + 1
+        return cls(
+            data=_PAIR_BYTES * n_pairs,
+            weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
+            update=4 * training.batch_size * n_targets * 2,
+            direct=direct,
+            factors=4 * (n_users + n_items) * n_factors * _FACTOR_COPIES,
+            judged=4 * judged_users * n_items * _JUDGED_COPIES,
+            block=2 * BLOCK_BYTES,
+        )
+
+    @property
+    def total(self) -> int:
+        """At the same time at most."""
+        held = self.data + self.weights + self.direct + self.judged + self.block
+        return _INTERPRETER + held + max(self.update, self.factors)
+
+    def describe(self) -> str:
+        """In one line."""
+        parts = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in vars(self).items() if size)
+        return f"fitting takes about {self.total / 1e9:.1f} GB at most ({parts})"
+
+    def within(self, limit: int) -> MemoryPlan:
+        """Stay within a limit: rank fewer scores at once, then leave the direct path out.
+
+        Raises:
+            ConfigError: If that is not enough.
+        """
+        for wanted in (self, replace(self, direct=0)):
+            too_much = max(0, wanted.total - limit)
+            smaller = replace(wanted, block=max(_LEAST_BLOCK, wanted.block - too_much))
+            if smaller.total <= limit:
+                return smaller
+        raise ConfigError(
+            f"{smaller.describe()}: more than the limit of {limit / 1e9:.1f} GB; allow more, or "
+            "use fewer items, hidden units or users in a batch"
+            + (", or recipe__start='random'" if self.factors else "")
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +209,8 @@ class FitPlan:
         direct = None
         if recipe.readout.direct and n_items <= DIRECT_MAX_ITEMS:
             direct = _direct(recipe.readout, n_items)
-        limit = None if settings.memory_limit is None else parse_bytes(settings.memory_limit)
+        given = settings.memory_limit
+        limit = None if given is None else check_bytes("memory_limit", given)
         memory = MemoryPlan.of(
             n_users,
             n_pairs,
@@ -241,3 +336,31 @@ def _direct(readout: Readout, n_items: int) -> DirectPlan:
     is_dense = n_items <= DENSE_MAX_ITEMS
     n_candidates = max(100 if is_dense else 200, readout.direct_neighbours or 0)
     return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)
+
+
+def recommending_block(n_users: int, n_pairs: int, n: int, model: ModelConfig, limit: int) -> int:
+    """Bytes of scores to hold at once when recommending, within a limit.
+
+    Args:
+        n_users: To recommend for.
+        n_pairs: In their histories.
+        n: Items for each user.
+        model: The network.
+        limit: Bytes.
+
+    Raises:
+        ConfigError: If not even the scores of one user fit.
+    """
+    weights = model.n_items * (4 * 3 * model.n_hidden + 12 * model.n_neighbours)
+    answers = _ANSWER_BYTES * n_users * n
+    fixed = _INTERPRETER + weights + _PAIR_BYTES // 4 * n_pairs + answers
+    block = min(BLOCK_BYTES, max(4 * model.n_items, (limit - fixed) // _BLOCK_COPIES))
+    total = fixed + _BLOCK_COPIES * block
+    message = f"recommending takes about {total / 1e9:.1f} GB at most"
+    if total > limit:
+        raise ConfigError(
+            f"{message}: more than the limit of {limit / 1e9:.1f} GB; allow more, or recommend "
+            "for fewer users at a time"
+        )
+    logger.info("%s", message)
+    return block

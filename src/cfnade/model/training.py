@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
+from cfnade.files import load_checkpoint, save_checkpoint
 from cfnade.model.batches import Alone, Exchange, Part, RowsInMemory, TrainingRows
-from cfnade.model.checkpoint import load_checkpoint, save_checkpoint
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
@@ -438,14 +438,14 @@ class _Run:
             "best": self.best,
             "optimizer": self.optimizer.state,
         }
-        tensors = {
-            f"{part}/{name}": tensor.detach()
+        arrays = {
+            f"{part}/{name}": tensor.detach().numpy()
             for part, named in parts.items()
             for name, tensor in named.items()
         }
         save_checkpoint(
             folder,
-            tensors,
+            arrays,
             {
                 **self._identity(),
                 "best_epoch": self.best_epoch,
@@ -456,7 +456,7 @@ class _Run:
 
     def load(self, folder: Path) -> None:
         """Continue from a checkpoint of the same run."""
-        tensors, state = load_checkpoint(folder)
+        arrays, state = load_checkpoint(folder)
         for key, value in self._identity().items():
             if state.get(key) != value:
                 raise ArtifactError(
@@ -464,9 +464,9 @@ class _Run:
                     f"now {value}; use the same settings and data, or start without resuming"
                 )
         parts: dict[str, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
+        for key, array in arrays.items():
             part, name = key.split("/", 1)
-            parts.setdefault(part, {})[name] = tensor
+            parts.setdefault(part, {})[name] = torch.from_numpy(array)
         self.network.load_state_dict(parts["weights"])
         self.optimizer.load(parts.get("optimizer", {}))
         self.average, self.best = parts["average"], parts["best"]

@@ -11,7 +11,6 @@ import math
 import mmap
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
@@ -20,16 +19,21 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, CfnadeError
-from cfnade.files import flush_to_disk, map_file, parse_json, read_plain, replace_folder
+from cfnade.files import (
+    flush_to_disk,
+    map_file,
+    new_folder,
+    parse_json,
+    read_plain,
+    save_arrays,
+)
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.storage.ids import decode_ids, encode_ids
-from cfnade.storage.tensors import map_tensors, read_header, wrong_weights
+from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, read_header, wrong_weights
 
 FORMAT = 1
 MODEL = "model.json"
@@ -68,23 +72,16 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
     if problem := wrong_weights(artifact.network.config, artifact.network.weights):
         raise ArtifactError(f"this model cannot be saved: {problem}")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise ArtifactError(f"cannot write to {folder.parent}: {error}") from error
-    try:
-        _write_files(artifact, new)
-        for name in (*FILES, MODEL):
-            shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
-            flush_to_disk(new / name)
-        new.chmod(0o755)  # mkdtemp is private, a model is as readable as its place allows
-        replace_folder(new, folder)
+        with new_folder(folder) as new:
+            _write_files(artifact, new)
+            for name in (*FILES, MODEL):
+                shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
+                flush_to_disk(new / name)
+            new.chmod(0o755)  # a new folder is private, a model as readable as its place allows
     except ArtifactError:
         raise
     except (OSError, SafetensorError, TypeError, ValueError) as error:
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _write_files(artifact: Artifact, folder: Path) -> None:
@@ -94,8 +91,8 @@ def _write_files(artifact: Artifact, folder: Path) -> None:
     text = json.dumps(items, ensure_ascii=False, allow_nan=False)
     (folder / ITEMS).write_text(text, encoding="utf-8")
     ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
-    for tensors, name in ((artifact.network.weights, WEIGHTS), (ratings, RATINGS)):
-        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, folder / name)
+    save_arrays(folder / WEIGHTS, artifact.network.weights)
+    save_arrays(folder / RATINGS, ratings)
     files = {}
     for name in FILES:
         with map_file(folder / name) as file:

@@ -20,8 +20,8 @@ from cfnade.errors import ArtifactError, MissingExtraError
 from cfnade.files import replace_file
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import dislike_scale
+from cfnade.storage.encoding import encode_ids
 from cfnade.storage.folder import Artifact
-from cfnade.storage.ids import encode_ids
 
 OPSET, IR_VERSION = 17, 8  # of 2022, for older runtimes
 _MOST_BYTES = (1 << 31) - (1 << 20)  # of a protobuf message

@@ -6,4 +6,4 @@ import pytest
 @pytest.fixture
 def two_threads(monkeypatch) -> None:
     """DuckDB needs memory for each thread: a limit has a meaning only with their number."""
-    monkeypatch.setattr("cfnade.data.ingest.connection.available_threads", lambda: 2)
+    monkeypatch.setattr("cfnade.data.ingest.scan.available_threads", lambda: 2)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.ingest.connection import Connection, quote_name
-from cfnade.data.ingest.sources import ID_ROLES, RowSource, Scan, SourcePart
+from cfnade.data.ingest.scan import ID_ROLES, Connection, RowSource, Scan, quote_name
 from cfnade.data.interactions import as_objects
 from cfnade.errors import DataError
 
@@ -106,7 +105,7 @@ def _scan(
         f'nullif("{role}", -1) AS "{role}"' if role in coded_ids else f'"{role}"' for role in arrays
     )
     query = f"SELECT {selected} FROM {NAME_IN_DUCKDB}"
-    return Scan(query, [SourcePart(label, query)], coded_ids=coded_ids)
+    return Scan(query, {label: query}, coded_ids=coded_ids)
 
 
 def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -155,4 +154,4 @@ class Arrow:
         places = [self.columns.index(column) for column in roles.values()]
         connection.register(NAME_IN_DUCKDB, self.table.select(places).rename_columns(list(roles)))
         query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
-        return Scan(query, [SourcePart("the Arrow table", query)])
+        return Scan(query, {"the Arrow table": query})

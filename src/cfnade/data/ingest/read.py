@@ -16,9 +16,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.data.ingest.columns import choose_columns, choose_name_columns
-from cfnade.data.ingest.connection import Connection, connect, quote_name
 from cfnade.data.ingest.frames import frame_rows
-from cfnade.data.ingest.sources import ID_ROLES, INTEGER_TYPES, Files, RowSource, Scan
+from cfnade.data.ingest.scan import (
+    ID_ROLES,
+    INTEGER_TYPES,
+    Connection,
+    Files,
+    RowSource,
+    Scan,
+    connect,
+    quote_name,
+)
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
@@ -168,7 +176,7 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
     answer = connection.execute(f"SELECT count(*), {sums}, {tallies} FROM ({query})").fetchall()
     n_rows, whole, total, *tallied = answer[0]
     if n_rows == 0:
-        raise DataError(f"there are no rows in {scan.parts[0].label}; expected at least one")
+        raise DataError(f"there are no rows in {next(iter(scan.parts))}; expected at least one")
     n_bad = {kind: n for kind, n in zip(bad, tallied, strict=True) if n}
 
     for role in ID_ROLES:
@@ -216,15 +224,15 @@ def _first(
     connection: Connection, scan: Scan, expressions: str, condition: str
 ) -> tuple[str, dict[str, str]]:
     """The place and the values, for messages, of the first row that meets a condition."""
-    for part in scan.parts:
+    for label, query in scan.parts.items():
         found = connection.execute(
             f"SELECT * FROM (SELECT row_number() OVER () AS row, {expressions} "
-            f"FROM ({part.query})) WHERE {condition} ORDER BY row LIMIT 1"
+            f"FROM ({query})) WHERE {condition} ORDER BY row LIMIT 1"
         ).fetchall()
         for place, *values in found:
-            roles = connection.types(f"SELECT {expressions} FROM ({part.query})")
+            roles = connection.types(f"SELECT {expressions} FROM ({query})")
             shown = {role: scan.shown(role, v) for role, v in zip(roles, values, strict=True)}
-            return f"data row {place:,} of {part.label}", shown
+            return f"data row {place:,} of {label}", shown
     raise AssertionError("a row that was counted is missing")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.checks import check_at_least
-from cfnade.data.ingest.connection import quote_text
+from cfnade.data.ingest.scan import quote_text
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.simulation.simulate import SimulatedService, Watched

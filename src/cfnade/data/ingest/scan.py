@@ -1,6 +1,7 @@
-"""Where rows come from: files and frames both become a `Scan` that DuckDB reads.
+"""The DuckDB scan of files and frames: one connection per job, and what it reads.
 
-This module holds that interface, and CSV and Parquet files, folders and globs of them.
+Every source of rows becomes a `Scan`. The sources here are CSV and Parquet files, folders and globs
+of them; `cfnade.data.ingest.frames` has frames.
 """
 
 from __future__ import annotations
@@ -9,22 +10,32 @@ import csv
 import glob
 import gzip
 import os
+import re
+import tempfile
+import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.ingest.connection import Connection, quote_name, quote_text
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError
+from cfnade.threads import available_threads
 
+if TYPE_CHECKING:
+    import duckdb  # imported late elsewhere: recommending works without it
+
+T = TypeVar("T")
 PathLike: TypeAlias = str | os.PathLike[str]
 
+POLL_SECONDS = 0.05  # between looks at a running query
 ID_ROLES = ("user", "item")  # their values must be returned unchanged
 INTEGER_TYPES = frozenset(
     f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
@@ -37,11 +48,152 @@ DELIMITERS = ",;\t|"
 HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
 
 
-class SourcePart(NamedTuple):
-    """Rows of one file or frame, in their order."""
+# The connection ---------------------------------------------------------------------------------
 
-    label: str  # for messages: a path, or "the pandas frame"
-    query: str  # SQL of its rows, one column per role
+
+class Connection:
+    """A DuckDB connection whose queries stop at Ctrl-C.
+
+    DuckDB checks for signals only between tasks, which may take minutes. So each query runs in
+    a worker thread while the main thread waits, ready to interrupt it.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._worker = ThreadPoolExecutor(max_workers=1)
+
+    def execute(self, statement: str) -> Connection:
+        """Run a statement; fetch its result afterwards."""
+        self._wait(lambda: self._connection.execute(statement))
+        return self
+
+    def fetchall(self) -> list[Any]:
+        """The result as tuples of Python values, for few rows."""
+        return self._wait(self._connection.fetchall)
+
+    def fetchnumpy(self) -> dict[str, NDArray[Any]]:
+        """The result as one array per column, for many rows."""
+        return self._wait(self._connection.fetchnumpy)
+
+    def types(self, query: str) -> dict[str, str]:
+        """DuckDB's type of each column of a query, without running it."""
+        described = self.execute(f"DESCRIBE {query}").fetchall()
+        return {name: str(kind) for name, kind, *_ in described}
+
+    def register(self, name: str, frame: object) -> None:
+        """Make a frame readable as a table of this name."""
+        self._connection.register(name, frame)
+
+    def close(self) -> None:
+        """Stop the worker and close the connection."""
+        import duckdb
+
+        self._worker.shutdown()
+        while True:
+            try:
+                return self._connection.close()
+            except duckdb.Error as error:
+                # Ctrl-C while the worker starts: the executor does not know its thread, which runs.
+                if "In Use" not in str(error):
+                    raise
+                self._connection.interrupt()
+                time.sleep(POLL_SECONDS)
+
+    def _wait(self, query: Callable[[], T]) -> T:
+        future = self._worker.submit(query)
+        try:
+            # Poll: some libraries, such as polars, keep a signal from ending a wait.
+            while not future.done():
+                wait([future], timeout=POLL_SECONDS)
+        except BaseException:
+            # Repeat: DuckDB ignores an interrupt that arrives before the query has started.
+            while not future.done():
+                self._connection.interrupt()
+                wait([future], timeout=POLL_SECONDS)
+            raise
+        return future.result()
+
+
+@contextmanager
+def connect(
+    memory_limit: str | None = None, temp_directory: str | Path | None = None
+) -> Iterator[Connection]:
+    """Open an empty database that spills to its own folder in `temp_directory`.
+
+    Inside the block, DuckDB's errors become errors of this package.
+    """
+    try:
+        spill = tempfile.TemporaryDirectory(prefix="cfnade-", dir=temp_directory)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot create a temporary folder in {str(temp_directory)!r}: {error.strerror}; "
+            "choose an existing folder with write access"
+        ) from error
+    import duckdb
+
+    with spill as folder:
+        connection = Connection(_open(folder, memory_limit))
+        try:
+            yield connection
+        except duckdb.OutOfMemoryException as error:
+            raise ConfigError(
+                f"out of memory: {one_line(error)}; raise memory_limit or choose a "
+                "temp_directory with more space"
+            ) from error
+        except duckdb.Error as error:
+            reason = one_line(error)
+            if "state machine" in reason:  # DuckDB does not name the usual cause
+                reason += "; does the file mix CRLF and LF line ends?"
+            raise DataError(
+                f"the data cannot be read: {reason}; correct the file or leave it out"
+            ) from error
+        finally:
+            connection.close()
+
+
+def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    config: dict[str, Any] = {"threads": available_threads(), "temp_directory": folder}
+    if memory_limit is not None:
+        config["memory_limit"] = memory_limit
+    try:
+        connection = duckdb.connect(config=config)
+    except duckdb.Error as error:
+        raise ConfigError(
+            f"memory_limit {memory_limit!r} is not valid in DuckDB; write for example '4GB'"
+        ) from error
+    # Read Python objects as text: a type guessed from a sample fails at a later row.
+    connection.execute("SET pandas_analyze_sample = 0")
+    # Keep the join order: rows stream past small tables of ids. DuckDB underestimates the
+    # rows of a CSV and would hold all of them in memory.
+    connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+    return connection
+
+
+def one_line(error: duckdb.Error) -> str:
+    """The part of DuckDB's message that says what is wrong and where, without its advice."""
+    message = re.sub(r"^[\w ]+ Error: ", "", str(error))
+    file = re.search(r"^ *file = (.+)$", message, re.MULTILINE)
+    message = re.split(r"\n(?:Possible |\n*LINE \d| *file = )", message)[0]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # For a broken CSV: the place, the line (which may be long) and, last, the reason.
+    kept = dict.fromkeys([*lines[:2], *lines[-1:]])
+    parts = [line if len(line) <= 160 else f"{line[:160]}..." for line in kept]
+    return "; ".join(parts) + (f" in {file[1]}" if file else "")
+
+
+def quote_name(name: str) -> str:
+    """A column name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """A text value in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# What it reads ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -49,7 +201,7 @@ class Scan:
     """The wanted columns of all rows in SQL, each column named by its role."""
 
     query: str  # SQL of all rows
-    parts: Sequence[SourcePart]  # the same rows in parts, to locate one of them
+    parts: Mapping[str, str]  # the same by path or "the pandas frame", to locate a row
     from_text: bool = False  # whether all values were text, as in a CSV
     coded_ids: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The sorted ids of each role whose values are positions among them."""
@@ -143,10 +295,7 @@ class Files:
             alike.setdefault(layout, []).append(path)
         select = f"SELECT {selected} FROM "
         query = " UNION ALL ".join(select + same.relation(paths) for same, paths in alike.items())
-        parts = [
-            SourcePart(str(path), select + layout.relation([path]))
-            for path, layout in self.layouts.items()
-        ]
+        parts = {str(p): select + layout.relation([p]) for p, layout in self.layouts.items()}
         return Scan(query, parts, from_text=any(layout.delimiter for layout in alike))
 
     def _check_alike(self, roles: Mapping[str, str]) -> None:
@@ -176,12 +325,8 @@ def _expand(source: PathLike) -> list[Path]:
         )
     path = Path(source).expanduser()
     if path.is_dir():
-        files = [file for file in path.rglob("*") if _format(file) and file.is_file()]
-        found = [
-            file
-            for file in files
-            if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-        ]
+        shown = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)))
+        found = [file for file in shown if _format(file) and file.is_file()]
         if not found:
             raise DataError(f"folder {str(path)!r} has no data files; expected {ACCEPTED}")
     elif path.exists():
@@ -199,9 +344,13 @@ def _expand(source: PathLike) -> list[Path]:
     return found
 
 
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
 def _format(path: Path) -> str | None:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return FORMATS.get("".join(suffixes[-1:])) or FORMATS.get("".join(suffixes[-2:]))
+    name = path.name.lower()
+    return next((kind for suffix, kind in FORMATS.items() if name.endswith(suffix)), None)
 
 
 def _parquet_layout(connection: Connection, path: Path) -> _Layout:

@@ -1,0 +1,264 @@
+"""Arrays and item ids as the files of a saved model hold them: written, mapped and checked.
+
+- Arrays are views on the memory map of a safetensors file, so that workers share its pages. The
+  safetensors package copies; so its header is read here: eight bytes of length, JSON of names,
+  types, shapes and offsets, then the numbers.
+- Item ids of any common type become JSON and come back unchanged.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import mmap
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.data.interactions import as_objects
+from cfnade.errors import ArtifactError
+from cfnade.files import parse_json
+from cfnade.model.config import ModelConfig
+
+_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}  # no model has arrays of other types
+_MOST_HEADER_BYTES = 1 << 20
+_LENGTH_BYTES = 8
+
+
+class TensorEntry(NamedTuple):
+    """One array of the file, from the header."""
+
+    dtype: str  # in the safetensors format, such as `F32`
+    shape: tuple[int, ...]
+    start: int  # first byte in the file
+    n_bytes: int
+
+
+def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
+    """Read and check the header alone: entries by name.
+
+    Raises:
+        ArtifactError: If the arrays do not fill the file without gap or overlap.
+    """
+    if len(file) < _LENGTH_BYTES:
+        raise ArtifactError("no safetensors header")
+    n_header = int.from_bytes(file[:_LENGTH_BYTES], "little")
+    if n_header > min(len(file) - _LENGTH_BYTES, _MOST_HEADER_BYTES):
+        raise ArtifactError(f"a safetensors header of {n_header} bytes is not possible here")
+    data_start = _LENGTH_BYTES + n_header
+    header = parse_json(file[_LENGTH_BYTES:data_start])
+    if not isinstance(header, dict):
+        raise ArtifactError("the safetensors header is no object")
+    header.pop("__metadata__", None)
+    entries = {name: _entry(name, entry, data_start) for name, entry in header.items()}
+    expected = data_start
+    for entry in sorted(entries.values(), key=lambda e: (e.start, e.n_bytes)):
+        if entry.start != expected:
+            raise ArtifactError("the arrays in the file overlap or leave gaps")
+        expected += entry.n_bytes
+    if expected != len(file):
+        raise ArtifactError(f"the arrays end at byte {expected}, the file at byte {len(file)}")
+    return entries
+
+
+def map_tensors(file: mmap.mmap) -> dict[str, NDArray[Any]]:
+    """The arrays of a memory-mapped file, as read-only views."""
+    return {
+        name: np.ndarray(entry.shape, _DTYPES[entry.dtype], file, entry.start)
+        for name, entry in read_header(file).items()
+    }
+
+
+def _entry(name: str, entry: Any, data_start: int) -> TensorEntry:
+    fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise ArtifactError(f"{name} is of a type that no model has: {dtype!r:.40}")
+    if not _are_sizes(shape) or not _are_sizes(offsets) or len(shape) > 2 or len(offsets) != 2:
+        raise ArtifactError(f"{name} has no proper shape or place")
+    n_bytes = math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
+    if offsets[1] - offsets[0] != n_bytes:
+        raise ArtifactError(f"{name} has shape {shape} but {offsets[1] - offsets[0]} bytes")
+    return TensorEntry(dtype, tuple(shape), data_start + offsets[0], n_bytes)
+
+
+def _are_sizes(values: Any) -> TypeGuard[list[int]]:
+    return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 48 for v in values)
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Shape of each weight of a network by name."""
+    n_items, n_hidden = config.n_items, config.n_hidden
+    shapes: dict[str, tuple[int, ...]] = {
+        "like_weight": (n_items, n_hidden),
+        "dislike_weight": (n_items, n_hidden),
+        "hidden_bias": (n_hidden,),
+        "output_weight": (n_items, n_hidden),
+        "output_bias": (n_items,),
+    }
+    for layer in range(config.n_layers - 1):
+        shapes[f"deep_weight.{layer}"] = (n_hidden, n_hidden)
+        shapes[f"deep_bias.{layer}"] = (n_hidden,)
+    if config.n_neighbours:
+        shapes["neighbours"] = (n_items, config.n_neighbours)
+        shapes["neighbour_weight"] = (n_items, config.n_neighbours)
+    return shapes
+
+
+def wrong_weights(
+    config: ModelConfig, weights: Mapping[str, NDArray[Any]], *, look_inside: bool = True
+) -> str | None:
+    """What is wrong with the weights of a network, in words; None if they are right.
+
+    To `look_inside` is to check that every number is finite, which reads all of them.
+    """
+    # Counted without `weight_shapes`: a forged number of layers could make that list huge.
+    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)
+    if len(weights) != n_expected:
+        return f"expected {n_expected} weights, found {len(weights)}"
+    for name, shape in weight_shapes(config).items():
+        if name not in weights:
+            return f"the weight {name} is missing"
+        weight = weights[name]
+        dtype = np.dtype(np.int64 if name == "neighbours" else np.float32)
+        if weight.shape != shape or weight.dtype != dtype:
+            return (
+                f"{name} must be {dtype} of shape {shape}, "
+                f"found {weight.dtype} of shape {weight.shape}"
+            )
+        if name == "neighbours" and not ((weight >= 0) & (weight < config.n_items)).all():
+            return f"{name} names items that do not exist"
+        if look_inside and not _is_finite(weight):
+            return f"{name} holds NaN or infinite numbers"
+    return None
+
+
+def _is_finite(weight: NDArray[Any], n_at_once: int = 1 << 20) -> bool:
+    """Whether all numbers are finite; in parts, to save memory."""
+    flat = weight.reshape(-1)
+    return all(
+        bool(np.isfinite(flat[start : start + n_at_once]).all())
+        for start in range(0, flat.size, n_at_once)
+    )
+
+
+# Item ids -----------------------------------------------------------------------------------------
+
+# Ids keep their type: 7 comes back as 7 and "007" as "007". For each type: the Python type, how to
+# write it, the type of the written value, how to read it.
+_TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
+    "str": (str, str, str, str),
+    "bool": (bool, bool, bool, bool),
+    "int": (int, int, int, int),
+    "float": (float, float, float, float),
+    "bytes": (bytes, bytes.hex, str, bytes.fromhex),
+    "uuid": (uuid.UUID, str, str, uuid.UUID),
+    "decimal": (decimal.Decimal, str, str, decimal.Decimal),
+    "datetime": (datetime, datetime.isoformat, str, datetime.fromisoformat),
+    "date": (date, date.isoformat, str, date.fromisoformat),
+}
+
+_NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248])")
+_TIMES = re.compile(r"[<>][mM]8(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
+_MOST_TEXT_BYTES = 1 << 30  # of an array of fixed width; larger ones hold objects
+_MOST_EQUAL_HASHES = 1000
+
+
+def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
+    """Encode distinct ids, (n_items,), as JSON, with their types."""
+    check_distinct(ids)
+    if ids.dtype.kind in "mM":
+        text = np.datetime_as_string(ids) if ids.dtype.kind == "M" else ids.astype(np.int64)
+        return {"dtype": ids.dtype.str, "types": None, "ids": text.tolist()}
+    values = [v.item() if isinstance(v, np.generic) else v for v in ids.tolist()]
+    types = [_type_name(value) for value in values]
+    if ids.dtype.kind == "U":
+        dtype = "str" if ids.nbytes <= _MOST_TEXT_BYTES else "object"
+    else:
+        dtype = ids.dtype.str if _NUMBERS.fullmatch(ids.dtype.str) else "object"
+    return {
+        "dtype": dtype,
+        "types": sorted(set(types)) if len(set(types)) <= 1 else types,
+        "ids": [_TO_TEXT[name][1](value) for name, value in zip(types, values, strict=True)],
+    }
+
+
+def decode_ids(encoded: Mapping[str, Any]) -> NDArray[Any]:
+    """Decode what `encode_ids` made; anything else raises `ArtifactError`."""
+    try:
+        ids = _decode(encoded)
+    except ArtifactError:
+        raise
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ArtifactError(f"the item ids are damaged: {type(error).__name__} {error}") from error
+    check_distinct(ids)
+    return ids
+
+
+def check_distinct(ids: NDArray[Any]) -> None:
+    """Refuse ids that are not hashable and distinct."""
+    values = ids.tolist()
+    try:
+        # Thousands of equal hashes are an attack: a dictionary of such ids would take hours.
+        are_distinct = (
+            len({hash(value) for value in values}) >= len(values) - _MOST_EQUAL_HASHES
+            and len(set(values)) == len(values)
+            and all(value == value for value in values)  # NaN is not
+            and not (ids.dtype.kind in "mM" and np.isnat(ids).any())
+        )
+    except (TypeError, ArithmeticError):
+        raise ArtifactError("item ids must be hashable; use text or numbers as ids") from None
+    if not are_distinct:
+        raise ArtifactError("item ids must be distinct: one of them occurs twice, or is NaN")
+
+
+def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
+    types, values, dtype = encoded["types"], encoded["ids"], encoded["dtype"]
+    if not isinstance(values, list) or not isinstance(dtype, str):
+        raise ArtifactError("the item ids are damaged: no list of ids, or no type")
+    if types is None:
+        if not _TIMES.fullmatch(dtype):
+            raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is not a type of ids")
+        kind = str if dtype[1] == "M" else int
+        return np.array([_checked(v, kind) for v in values], dtype=np.dtype(dtype))
+    if not isinstance(types, list) or not (len(types) in (len(values), 1) or not values):
+        raise ArtifactError("the item ids are damaged: not as many types as ids")
+    if len(types) < len(values):
+        types = types * len(values)
+    decoded = []
+    for name, value in zip(types, values, strict=False):
+        _, _, as_written, read = _TO_TEXT[name]
+        decoded.append(read(_checked(value, as_written)))
+    if dtype == "object":
+        return as_objects(decoded)
+    if dtype == "str":
+        width = max((len(_checked(v, str)) for v in decoded), default=1)
+        if 4 * width * len(decoded) > _MOST_TEXT_BYTES:
+            raise ArtifactError("the item ids are damaged: too long for this kind of array")
+        return np.array(decoded, dtype=f"<U{max(width, 1)}")
+    if not _NUMBERS.fullmatch(dtype):
+        raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is not a type of ids")
+    ids = np.array(decoded, dtype=object).astype(dtype)
+    if ids.tolist() != decoded:
+        raise ArtifactError(f"the item ids are damaged: they do not fit into {dtype}")
+    return ids
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise ArtifactError(f"the item ids are damaged: {value!r:.40} should be a {kind.__name__}")
+    return value
+
+
+def _type_name(value: Any) -> str:
+    for name, (kind, *_) in _TO_TEXT.items():
+        if type(value) is kind:
+            return name
+    raise ArtifactError(
+        f"item ids of type {type(value).__name__} cannot be saved; use text or numbers as ids"
+    )
