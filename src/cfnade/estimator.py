@@ -27,7 +27,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
-from cfnade.fit.pipeline import Callbacks, calibrate, fit_network
+from cfnade.fit.pipeline import calibrate, fit_network
 from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
     FitSettings,
@@ -40,7 +40,7 @@ from cfnade.fit.settings import (
     with_nested,
 )
 from cfnade.model.inference import NetworkScorer
-from cfnade.progress import training_progress
+from cfnade.progress import Callbacks, fit_progress
 from cfnade.scorer import BLOCK_BYTES
 from cfnade.sklearn_rules import parameter_names, representation, tags
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
@@ -68,15 +68,16 @@ class ImplicitCFNADE:
         dropout: Share of the hidden units dropped in training (recipe: 0.25).
         learning_rate: Step size (recipe: 0.005).
         batch_size: Users per update (by the data, at most 200).
-        max_epochs: Passes over all users at most (recipe: 200).
-        patience: Epochs without a better validation before training stops (by the data).
+        max_epochs: Passes over all users at most (by the data).
+        patience: Epochs without a better validation before training stops, unless the step size
+            falls to 0, as by default.
         validation_share: Share of each user's items held out for early stopping; 0 runs all epochs.
         validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
             held-out share of the events. `sessions`: new items that occur together, like the next
             basket.
         choose_by: Metric for early stopping and the readout, such as `ndcg@20`; None stops by MPR
             and chooses the readout by MPR and nDCG@100.
-        recipe: How the network is built and trained: `default`, `paper` or a `Recipe`.
+        recipe: How the network is built and trained: `default`, `thorough`, `paper` or a `Recipe`.
         readout: What is added after training, a `Readout`; None leaves it to the recipe.
         relative_rating: Fitted count distributions to use as they are; None fits them.
         random_state: Seed; the same seed, data and number of threads give the same model.
@@ -92,6 +93,7 @@ class ImplicitCFNADE:
         epochs_: Loss of every epoch of the last `fit` or `partial_fit`, and the validation MPR of
             those that were validated. That MPR includes the usual direct path.
         validation_mpr_: MPR on the held-out items in percent, or None.
+        n_looks_: How often the held-out items were looked at to choose an epoch or a readout.
         calibrator_: Turns scores into probabilities; None if nothing was held out.
         item_l2_: The regularisation that was used.
         readout_: What was added after training.
@@ -107,6 +109,7 @@ class ImplicitCFNADE:
     best_epoch_: int
     epochs_: list[Epoch]
     validation_mpr_: float | None
+    n_looks_: int
     calibrator_: Calibrator | None
     item_l2_: float | None
     readout_: Readout
@@ -266,12 +269,11 @@ class ImplicitCFNADE:
             MissingExtraError: If torch is not installed.
             TrainingError: If the loss is no longer finite.
         """
-        interactions = read_interactions(counts)
         settings = self._settings()
         with ExitStack() as stack:
             if show_progress and callbacks is None:
-                bar = stack.enter_context(training_progress(settings.recipe.max_epochs))
-                callbacks = Callbacks(bar.on_epoch, bar.on_step)
+                callbacks = stack.enter_context(fit_progress())
+            interactions = read_interactions(counts)
             fitted = fit_network(
                 interactions.counts,
                 settings,
@@ -285,6 +287,7 @@ class ImplicitCFNADE:
         self.best_epoch_ = fitted.best_epoch
         self.validation_mpr_ = fitted.validation_mpr
         self.calibrator_ = fitted.calibrator
+        self.n_looks_ = fitted.n_looks
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
         self.data_fingerprint_ = interactions.fingerprint()

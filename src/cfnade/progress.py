@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -25,14 +26,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class TrainingProgress(NamedTuple):
-    """Functions to call while training."""
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions to call as a fit progresses; None calls nothing."""
 
-    on_epoch: Callable[[Epoch], None]
-    """After every epoch."""
+    on_epoch: Callable[[Epoch], None] | None = None
+    """Called after every epoch."""
 
-    on_step: Callable[[int, int], None]
-    """After every update, with its number in the epoch and the number of updates."""
+    on_step: Callable[[int, int], None] | None = None
+    """Called after every update with its number in the epoch and their total."""
+
+    on_stage: Callable[[str], None] | None = None
+    """Called when a stage begins, with its name."""
+
+    on_stages: Callable[[Mapping[str, float], int], None] | None = None
+    """Called once the fit is planned, with the stages to come and the time that each may take, in
+    any unit, and the number of epochs of a training."""
+
+    def plan(self, stages: Mapping[str, float], n_epochs: int) -> None:
+        """Announce the stages, if anybody listens."""
+        if self.on_stages is not None:
+            self.on_stages(stages, n_epochs)
+
+    def begin(self, stage: str) -> None:
+        """Announce the beginning of a stage, if anybody listens."""
+        if self.on_stage is not None:
+            self.on_stage(stage)
 
 
 @contextmanager
@@ -78,49 +97,63 @@ def _notebook_line(progress: Progress) -> Callable[[str], None]:
 
 
 @contextmanager
-def training_progress(
-    max_epochs: int, console: Console | None = None
-) -> Iterator[TrainingProgress]:
-    """Show epoch, loss, validation MPR and time left; without a bar, report each training.
-
-    A fit may train several times: its epochs then start again at 1.
+def fit_progress(console: Console | None = None) -> Iterator[Callbacks]:
+    """One bar for all stages of a fit, with the time left; without a bar, a line per stage.
 
     Args:
-        max_epochs: Length of the bar.
         console: Where to show it; standard error by default.
 
     Yields:
-        Functions to call while training.
+        Functions to call while fitting.
     """
-    n_trainings, done = 1, 0
-    epochs: list[Epoch] = []  # of this training
+    planned: dict[str, float] = {}  # stages and their times
+    done, stage, n_epochs = 0.0, "", 0
+    epochs: list[Epoch] = []  # of this stage
 
     def summary() -> str:
+        if not epochs:
+            return stage
         mprs = [epoch.validation_mpr for epoch in epochs if epoch.validation_mpr is not None]
         found = f", validation MPR {mprs[-1]:.2f} % (best {min(mprs):.2f} %)" if mprs else ""
-        return (
-            f"training {n_trainings}, epoch {epochs[-1].number}: loss {epochs[-1].loss:.4f}{found}"
-        )
+        return f"{stage}, epoch {epochs[-1].number}: loss {epochs[-1].loss:.4f}{found}"
 
     with progress_bar(console) as progress:
-        task = progress.add_task("getting ready", total=max_epochs)
+        task = progress.add_task("reading", total=None)
         show = _notebook_line(progress)
 
+        def update(share: float) -> None:
+            """Show how much of the stage is done."""
+            total = sum(planned.values())
+            here = done + min(share, 1.0) * planned.get(stage, 0.0)
+            percent = 100.0 * here / total if total else 0.0
+            progress.update(
+                task, completed=percent, total=100.0 if total else None, description=summary()
+            )
+            show(f"{'█' * round(percent / 5):░<20} {percent:.0f} % {summary()}")
+
+        def on_stages(stages: Mapping[str, float], epochs_of_training: int) -> None:
+            nonlocal n_epochs
+            planned.update(stages)
+            n_epochs = epochs_of_training
+
+        def on_stage(name: str) -> None:
+            nonlocal done, stage
+            end()
+            done += planned.get(stage, 0.0)
+            stage = name
+            epochs.clear()
+            update(0.0)
+
         def on_epoch(epoch: Epoch) -> None:
-            nonlocal n_trainings, done
-            if epochs and epoch.number <= epochs[-1].number:
-                report_stage(progress, summary())
-                epochs.clear()
-                n_trainings += 1
             epochs.append(epoch)
-            done = epoch.number
-            progress.update(task, completed=done, description=summary())
-            filled = round(20 * min(done / max(max_epochs, 1), 1))
-            show(f"{'█' * filled:░<20} {done}/{max_epochs} {summary()}")
+            update(epoch.number / max(n_epochs, 1))
 
         def on_step(step: int, n_steps: int) -> None:
-            progress.update(task, completed=min(done + step / n_steps, max_epochs))
+            update((len(epochs) + step / n_steps) / max(n_epochs, 1))
 
-        yield TrainingProgress(on_epoch, on_step)
-        if epochs:
-            report_stage(progress, summary())
+        def end() -> None:
+            if stage:
+                report_stage(progress, summary())
+
+        yield Callbacks(on_epoch, on_step, on_stage, on_stages)
+        end()

@@ -1,12 +1,15 @@
-"""The number of threads that this process may use, and how to limit it."""
+"""What this machine has: threads that the process may use, and fast products in bfloat16."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -14,6 +17,11 @@ from threadpoolctl import threadpool_limits
 from cfnade.errors import ConfigError
 
 CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+CPU_INFO = Path("/proc/cpuinfo")
+
+_BF16_FLAGS = {"avx512_bf16", "amx_bf16"}  # without such instructions bfloat16 is far slower
+_BF16_AT_MOST = 0.8  # of float32's time, to be worth it
+_TRIAL, _N_TRIALS = (1024, 256, 256), 5  # rows, inner and columns of a trial product
 
 
 def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
@@ -63,3 +71,32 @@ def limited_threads(n_threads: int | None = None) -> Iterator[int]:
         finally:
             if torch:
                 torch.set_num_threads(before)
+
+
+@cache
+def has_fast_bfloat16(cpu_info: Path = CPU_INFO) -> bool:
+    """Whether the CPU has instructions for bfloat16, and a quick trial shows that they are faster.
+
+    Args:
+        cpu_info: The file with the CPU's flags.
+    """
+    try:
+        flags = cpu_info.read_text().split()
+    except OSError:  # not Linux
+        return False
+    if not _BF16_FLAGS.intersection(flags) or find_spec("torch") is None:
+        return False
+    import torch
+
+    rows, inner, columns = _TRIAL
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
+        left @ right  # the first product prepares
+        times = []
+        for _ in range(_N_TRIALS):
+            started = time.perf_counter()
+            left @ right
+            times.append(time.perf_counter() - started)
+        seconds[dtype] = min(times)  # the others were disturbed
+    return seconds[torch.bfloat16] < _BF16_AT_MOST * seconds[torch.float32]

@@ -34,7 +34,7 @@ MOST_USERS, LEAST_USERS, MOST_PAIRS = 2_000, 200, 30_000_000
 """Users it is fitted on: at most `MOST_USERS`, fewer if they have more than `MOST_PAIRS` pairs with
 items, but at least `LEAST_USERS`."""
 
-N_PAIRS = 200_000
+N_PAIRS = 50_000
 """Pairs that were not held out are sampled down to about this many."""
 
 _LARGEST = 1e12  # larger numbers are errors

@@ -103,7 +103,7 @@ class EDLAE(_ItemItem):
 
 def item_item_weights(counts: csr_array, l2: float, dropout: float = 0.0) -> NDArray[np.float32]:
     """B of EDLAE, or of EASE without dropout, (n_items, n_items), made in one float32 array."""
-    P = shared_watchers(counts)
+    P = shared_watchers(likes_of(counts))
     diagonal = np.diag_indices_from(P)
     P[diagonal] += l2 + P[diagonal] * (dropout / (1.0 - dropout))
     # On a busy machine two BLAS threads wait for each other: 8 s instead of 0.1 s at 1,865 items.

@@ -6,10 +6,17 @@ The direct path adds them back: `logits = d + V h + x B`, with a few entries in 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
+
+from cfnade.threads import available_threads
+
+LEAST_WATCHERS = 3
+"""Watchers that an item needs for a regression."""
 
 _ITEMS = 64  # regressions at once
 _GRAM_ROWS = 1024  # of shared watchers at once, so that their sparse form stays small
@@ -26,11 +33,16 @@ class NeighbourRegression:
     Least squares with weights of at least 0, as in SLIM (Ning and Karypis 2011). For item j the
     candidates S are the items that, taken one at a time, explain most of it. With G the watchers
     that two items share, b minimises `b (G_SS + l2) b / 2 - b G_Sj` over `b >= 0`. These are small
-    systems, one per item, so the catalogue may be large.
+    systems, one per item, so the catalogue may be large. Items with one or two watchers are left
+    out: they would take most of the time and change nothing.
     """
 
     def __init__(
-        self, counts: csr_array, n_candidates: int = 100, max_users: int | None = None
+        self,
+        counts: csr_array,
+        n_candidates: int = 100,
+        max_users: int | None = None,
+        n_threads: int | None = None,
     ) -> None:
         """Count the watchers that items share.
 
@@ -39,16 +51,19 @@ class NeighbourRegression:
             n_candidates: Items that may become neighbours of an item.
             max_users: For a large catalogue: count on at most this many users, in a sparse array.
                 None counts on all, in a dense one.
+            n_threads: None takes all.
         """
         self.n_items = counts.shape[1]
-        self.n_candidates = min(n_candidates, max(self.n_items - 1, 1))
+        self._n_threads = n_threads or available_threads()
         if max_users is not None:
             counts = counts[:: -(-counts.shape[0] // max_users)]
-        likes = likes_of(counts)
-        by_item = likes.T.tocsr()
-        self._n_watchers = np.diff(by_item.indptr).astype(np.float32)
+        n_watchers = np.bincount(counts.indices, minlength=self.n_items)
+        self._items = np.flatnonzero(n_watchers >= LEAST_WATCHERS)  # the number of each one
+        self._n_watchers = n_watchers[self._items].astype(np.float32)
+        self.n_candidates = min(n_candidates, max(self._items.size - 1, 1))
+        likes = likes_of(counts[:, self._items])
         self._shared: NDArray[np.float32] | csr_array = (
-            shared_watchers(counts) if max_users is None else by_item @ likes
+            shared_watchers(likes) if max_users is None else likes.T.tocsr() @ likes
         )
 
     def neighbours(
@@ -66,53 +81,53 @@ class NeighbourRegression:
         """
         neighbours = np.repeat(np.arange(self.n_items)[:, None], n_neighbours, axis=1)
         strength = np.zeros((self.n_items, n_neighbours), dtype=np.float32)
-        n_kept = min(n_neighbours, self.n_candidates)
-        with threadpool_limits(1, "blas"):  # the systems are small
-            for start in range(0, self.n_items, _ITEMS):
-                items = np.arange(start, min(start + _ITEMS, self.n_items))
-                candidates, weights = self._regress(items, np.float32(l2))
-                order = np.argsort(-weights, axis=1, kind="stable")[:, :n_kept]
-                weights = np.take_along_axis(weights, order, axis=1)
-                chosen = np.take_along_axis(candidates, order, axis=1)
-                is_neighbour = weights > 0.0
-                neighbours[items, :n_kept] = np.where(is_neighbour, chosen, items[:, None])
-                strength[items, :n_kept] = np.where(is_neighbour, weights, 0.0)
+        n_kept, n_numbers = min(n_neighbours, self.n_candidates), self._items.size
+
+        def find(start: int) -> None:
+            numbers = np.arange(start, min(start + _ITEMS, n_numbers))
+            candidates, weights = self._regress(numbers, np.float32(l2))
+            order = np.argsort(-weights, axis=1, kind="stable")[:, :n_kept]
+            weights = np.take_along_axis(weights, order, axis=1)
+            chosen = self._items[np.take_along_axis(candidates, order, axis=1)]
+            items = self._items[numbers]
+            neighbours[items, :n_kept] = np.where(weights > 0.0, chosen, items[:, None])
+            strength[items, :n_kept] = weights
+
+        # The systems are small: BLAS is fastest alone, and blocks of them run side by side.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._n_threads) as threads:
+            for _ in threads.map(find, range(0, n_numbers if n_numbers > 1 else 0, _ITEMS)):
+                pass
         return neighbours, strength
 
     def _regress(
-        self, items: NDArray[np.int64], l2: np.float32
+        self, numbers: NDArray[np.int64], l2: np.float32
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Candidates of each item and their weights, (n_items, n_candidates) each."""
-        penalty = np.maximum(l2, _LEAST_PENALTY * self._n_watchers)  # (n_items,)
-        shared = self._shared_by(items)
-        shared[np.arange(len(items)), items] = 0.0
+        """Candidates of each item and their weights, (n_regressed, n_candidates) each."""
+        penalty = np.maximum(l2, _LEAST_PENALTY * self._n_watchers)  # (n_numbers,)
+        itself = np.arange(numbers.size), numbers
+        shared = self._shared_by(numbers)
+        shared[itself] = 0.0
         explained = shared**2 / (self._n_watchers + penalty)  # by each alone
-        explained[np.arange(len(items)), items] = -1.0  # never an item for itself
-        candidates = _largest(explained, self.n_candidates)
+        explained[itself] = -1.0  # never an item for itself
+        # Not argpartition: most values are 0, and selecting among so many ties is slow.
+        candidates = np.argsort(-explained, axis=1)[:, : self.n_candidates]
         systems = self._shared_among(candidates)
         diagonal = np.arange(self.n_candidates)
         systems[:, diagonal, diagonal] += penalty[candidates]
         wanted = np.take_along_axis(shared, candidates, axis=1)
         return candidates, non_negative_weights(systems, wanted)
 
-    def _shared_by(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Rows of G, a copy, (len(items), n_items)."""
-        rows = self._shared[items]
+    def _shared_by(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows of G, a copy, (len(numbers), n_numbers)."""
+        rows = self._shared[numbers]
         return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
 
     def _shared_among(self, groups: NDArray[np.int64]) -> NDArray[np.float32]:
         """G of each group of items alone, (n_groups, n_in_group, n_in_group)."""
         if isinstance(self._shared, np.ndarray):
-            places = groups[:, :, None] * self.n_items + groups[:, None, :]
+            places = groups[:, :, None] * len(self._shared) + groups[:, None, :]
             return self._shared.reshape(-1).take(places)
-        return np.stack([self._shared[items][:, items].toarray() for items in groups])
-
-
-def _largest(values: NDArray[np.float32], n: int) -> NDArray[np.int64]:
-    """Columns of the n largest values of each row; numpy would be slow, as most are 0."""
-    import torch
-
-    return torch.topk(torch.from_numpy(values), n, dim=1, sorted=False).indices.numpy()
+        return np.stack([self._shared[numbers][:, numbers].toarray() for numbers in groups])
 
 
 def likes_of(counts: csr_array) -> csr_array:
@@ -122,10 +137,9 @@ def likes_of(counts: csr_array) -> csr_array:
     return likes
 
 
-def shared_watchers(counts: csr_array) -> NDArray[np.float32]:
+def shared_watchers(likes: csr_array) -> NDArray[np.float32]:
     """G = X^T X: how many users two items share (exact in float32 up to 16.7 million)."""
-    X = likes_of(counts)
-    Xt = X.T.tocsr()
+    X, Xt = likes, likes.T.tocsr()
     n_items = X.shape[1]
     gram = np.empty((n_items, n_items), dtype=np.float32)
     for start in range(0, n_items, _GRAM_ROWS):

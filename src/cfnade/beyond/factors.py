@@ -44,6 +44,7 @@ def start_from_factors(
     *,
     n_factors: int,
     alpha: float,
+    max_users: int,
     seed: int,
     n_threads: int | None = None,
 ) -> dict[str, NDArray[np.float32]]:
@@ -59,12 +60,15 @@ def start_from_factors(
         model: The network.
         n_factors: Factors of the factorisation.
         alpha: Its rate of confidence.
+        max_users: Users to make it from at most, evenly spaced.
         seed: Of the rotation.
         n_threads: For the factorisation; None takes all.
 
     Returns:
         Weights by name. They are those given if the factorisation does not distinguish users.
     """
+    if ratings.shape[0] > max_users:
+        ratings = ratings[:: -(-ratings.shape[0] // max_users)]
     confident = with_values(ratings, confidence(ratings.data, alpha))
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
     Y = als_item_factors(confident, n_factors, l2, n_threads=n_threads)  # (n_items, n_factors)

@@ -64,7 +64,7 @@ class Readout:
 NO_READOUT = Readout(direct=False, popularity_tilt=0.0)
 """The network alone, as in the paper."""
 
-USUAL = Readout(True, direct_l2=30.0, direct_neighbours=50, direct_gain=10.0, popularity_tilt=0.0)
+USUAL = Readout(True, direct_l2=10.0, direct_neighbours=100, direct_gain=10.0, popularity_tilt=0.0)
 """Where the search starts, and what an epoch is judged with."""
 
 _TILTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)

@@ -16,6 +16,7 @@ from cfnade.errors import ConfigError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.extend import N_EPOCHS, TrainedItems
 from cfnade.model.config import ModelConfig
+from cfnade.progress import Callbacks
 from cfnade.storage.folder import check_place
 
 commands = typer.Typer()
@@ -79,8 +80,8 @@ def fit_command(
 ) -> None:
     """Train a model on all of DATA and save it.
 
-    A part is held out for early stopping; then the model is trained again on everything. A
-    checkpoint is kept beside the model (OUT.checkpoint) while it trains, for --resume.
+    A part is held out to find the readout and to calibrate the probabilities. A checkpoint is kept
+    beside the model (OUT.checkpoint) while it trains, for --resume.
 
     With --start-from, DATA is more data for a saved model: it is trained for a few more epochs, and
     new items are added to it.
@@ -104,13 +105,16 @@ def fit_command(
         )
     else:
         model = _new_model(recipe, settings_file, settings, seed)
-    interactions = _read(table, data, names)
     checkpoint = out.with_name(out.name + ".checkpoint")
-    if start_from is None:
-        outcome = _fit(model, interactions, checkpoint, resume=resume)
-    else:
-        n_epochs = N_EPOCHS if epochs is None else epochs
-        outcome = _fit_more(model, interactions, n_epochs, cast(TrainedItems, train or "all"))
+    with console.fit_progress() as callbacks:
+        interactions = _read(table, data, names)
+        if start_from is None:
+            outcome = _fit(model, interactions, checkpoint, resume=resume, callbacks=callbacks)
+        else:
+            trained = cast(TrainedItems, train or "all")
+            n_epochs = N_EPOCHS if epochs is None else epochs
+            model.partial_fit(interactions, n_epochs=n_epochs, train=trained, callbacks=callbacks)
+            outcome = _more_in_words(model, interactions)
     model.save(out, data={"name": options.dataset_name(data), **interactions.describe()})
     if start_from is None:
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -131,13 +135,16 @@ def _read(table: options.TableOptions, data: str, names: str | None) -> Interact
 
 
 def _fit(
-    model: ImplicitCFNADE, interactions: Interactions, checkpoint: Path, *, resume: bool
+    model: ImplicitCFNADE,
+    interactions: Interactions,
+    checkpoint: Path,
+    *,
+    resume: bool,
+    callbacks: Callbacks,
 ) -> str:
     """Fit a model, and return the outcome in words."""
     try:
-        max_epochs = model.plan(interactions).training.max_epochs
-        with console.training_progress(max_epochs) as callbacks:
-            model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
+        model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
     except KeyboardInterrupt:
         if checkpoint.exists():
             console.say(f"stopped; continue with the same command and --resume (see {checkpoint})")
@@ -149,12 +156,8 @@ def _fit(
     )
 
 
-def _fit_more(
-    model: ImplicitCFNADE, interactions: Interactions, n_epochs: int, train: TrainedItems
-) -> str:
-    """Train a model on more data, and return the outcome in words."""
-    with console.training_progress(n_epochs) as callbacks:
-        model.partial_fit(interactions, n_epochs=n_epochs, train=train, callbacks=callbacks)
+def _more_in_words(model: ImplicitCFNADE, interactions: Interactions) -> str:
+    """The outcome of training on more data."""
     n_new = model.partial_fits_[-1]["n_new_items"]
     return (
         f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_pairs, 'pair')}, "

@@ -149,7 +149,7 @@ def train_command(
     else:
         if spark.master is not None or spark.conf:
             raise ConfigError("--master and --conf need --spark-processes")
-        with console.training_progress(model.get_params()["recipe__max_epochs"]) as callbacks:
+        with console.fit_progress() as callbacks:
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
     if os.environ.get("RANK", "0") != "0":
         return

@@ -19,10 +19,9 @@ from cfnade.compare.reliability import reliabilities
 from cfnade.compare.report import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
-from cfnade.fit.pipeline import Callbacks
-from cfnade.progress import progress_bar as progress_bar  # for the commands
+from cfnade.progress import fit_progress as fit_progress  # for the commands
+from cfnade.progress import progress_bar as progress_bar
 from cfnade.progress import report_stage
-from cfnade.progress import training_progress as shown_training
 
 ROOM_FOR_ALL = 135
 """Width of the table of a comparison with all figures."""
@@ -42,13 +41,6 @@ def write(text: str) -> None:
 def say(message: str) -> None:
     """Print a line on standard error."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def training_progress(max_epochs: int) -> Iterator[Callbacks]:
-    """Callbacks that show the progress of a training."""
-    with shown_training(max_epochs) as functions:
-        yield Callbacks(*functions)
 
 
 @contextmanager

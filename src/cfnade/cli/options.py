@@ -32,7 +32,9 @@ Json = Annotated[
     typer.Option("--json", metavar="FILE", help="Write JSON to this file; - is standard output."),
 ]
 TestShare = Annotated[float, typer.Option(help="Share of each user's items held out for the test.")]
-Recipe = Annotated[str, typer.Option(help="Settings to start from.", metavar="default|paper")]
+Recipe = Annotated[
+    str, typer.Option(help="Settings to start from.", metavar="default|thorough|paper")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the model; repeatable."),

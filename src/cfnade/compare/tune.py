@@ -22,9 +22,9 @@ from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import HoldOutBy, hold_out
 from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.fit.pipeline import Callbacks
 from cfnade.fit.settings import SettingsFile, write_settings
 from cfnade.metrics.search import Validation
+from cfnade.progress import Callbacks
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -17,11 +17,11 @@ from cfnade.checks import check_bytes, check_choice, check_whole
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, popularity_logit, share_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
-from cfnade.fit.pipeline import Callbacks
 from cfnade.fit.plan import FitPlan, MemoryPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork, dislike_scale
+from cfnade.progress import Callbacks
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -117,12 +117,15 @@ def extend(
     is_trained = np.arange(n_items) >= n_known if train_items == "new" else np.ones(n_items, bool)
     with limited_threads(settings.n_threads):
         if n_epochs > 0 and is_trained.any():
+            callbacks.plan({"training": 1.0}, n_epochs)
+            callbacks.begin("training")
             trained = _train()(
                 replace(config, n_neighbours=0),
                 replace(
                     plan.training,
                     max_epochs=n_epochs,
                     patience=n_epochs,
+                    schedule="constant",
                     seed=plan.training.seed + len(seen),  # other orderings than before
                 ),
                 rated,

@@ -1,10 +1,10 @@
-"""The fit, step by step: plan, hold out, train, read out, calibrate, refit."""
+"""The fit, step by step: plan, hold out, start, train, read out, calibrate, finish on all pairs."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,18 +22,22 @@ from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
-from cfnade.fit.plan import VALIDATION_USERS, FitPlan
+from cfnade.fit.plan import FitPlan, validation_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import evaluate
 from cfnade.metrics.formulas import cost_of
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
+from cfnade.progress import Callbacks
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
-    from cfnade.model.training import Epoch, Trained, Validate
+    from cfnade.model.training import Epoch, Look, Trained
 
 logger = logging.getLogger(__name__)
 
+
+CHECKPOINT_SECONDS = 20.0
+"""Time between two checkpoints at least: writing one takes as long as an epoch of a small fit."""
 
 READOUT_METRIC = "ndcg@100"
 """What the readout is chosen by beside MPR. MPR alone would trade the top of the list for the
@@ -46,7 +50,7 @@ def hold_out_validation(
     """Split counts into what to train on and what to stop early on, if there is enough."""
     share, by = settings.validation_share, settings.validation_by
     train, held_out = hold_out(
-        known, share=share, by=by, n_users=VALIDATION_USERS, rng=settings.seed
+        known, share=share, by=by, n_users=validation_users(known.shape[0]), rng=settings.seed
     )
     if held_out.nnz == 0:
         if share > 0:
@@ -56,74 +60,11 @@ def hold_out_validation(
     return train, held_out
 
 
-class Judge:
-    """Judges scores of held-out users, whose histories are what was trained on."""
-
-    def __init__(
-        self, counts: CountMatrix, held_out: CountMatrix, ratings: RelativeRating, block_size: int
-    ) -> None:
-        """Prepare.
-
-        Args:
-            counts: Trained on, (n_users, n_items).
-            held_out: Held out, (n_users, n_items); users without any are left out.
-            ratings: Count distributions.
-            block_size: Users to rank at once.
-        """
-        users = np.flatnonzero(np.diff(held_out.indptr))
-        self.histories = ratings.transform(counts[users])
-        """Relative ratings, (n_judged, n_items)."""
-        self._held_out = held_out[users]
-        self._relevance = ratings.transform(self._held_out)
-        self._block_size = block_size
-
-    def logits(self, network: NumpyNetwork) -> NDArray[np.float32]:
-        """Scores of a network, (n_judged, n_items)."""
-        n_users = self.histories.shape[0]
-        blocks = range(0, n_users, self._block_size)
-        rows = [network.logits(self.histories[at : at + self._block_size]) for at in blocks]
-        return np.concatenate(rows)
-
-    def metrics(self, scores: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
-        """Metrics of scores, (n_judged, n_items)."""
-        return evaluate(
-            _InOrder(scores),
-            self.histories,
-            self._held_out,
-            self._relevance,
-            metrics=names,
-            block_size=self._block_size,
-            n_bootstrap=0,
-        ).metrics
-
-
 def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
     """The cost to minimise: of one metric, or MPR / nDCG, which weighs both the same."""
     if by is None:
         return metrics["mpr"] / max(metrics[READOUT_METRIC], 1e-3)
     return cost_of(by, metrics[by])
-
-
-class _InOrder:
-    """Scores that are known already; `evaluate` asks for them block by block, in order."""
-
-    def __init__(self, scores: NDArray[np.float32]) -> None:
-        self._scores, self._next = scores, 0
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        start, self._next = self._next, self._next + histories.shape[0]
-        return self._scores[start : self._next]
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """Functions to call as a fit progresses."""
-
-    on_epoch: Callable[[Epoch], None] | None = None
-    """Called after every epoch."""
-
-    on_step: Callable[[int, int], None] | None = None
-    """Called after every update with its number in the epoch and their total."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +85,13 @@ class Fitted:
     """What was added after training."""
 
     calibrator: Calibrator | None
-    """Fitted on validation, before a refit."""
+    """Fitted on validation."""
+
+    n_looks: int
+    """How often something was chosen by looking at validation: epochs and readouts."""
 
     epochs: list[Epoch] = field(repr=False)
-    """All epochs up to early stopping."""
+    """All epochs of the training that was validated."""
 
 
 def fit_network(
@@ -197,9 +141,11 @@ def fit_network(
         logger.info("%s", line)
     if settings.recipe.readout.direct and plan.direct is None:
         logger.warning("no direct item-item path: too many items, or not enough memory")
+    callbacks = callbacks or Callbacks()
+    callbacks.plan(plan.stages, plan.training.max_epochs)
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
     checkpoints = _Checkpoints(checkpoint, resume=resume)
-    fitting = _Fitting(settings, plan, relative_rating, callbacks or Callbacks(), checkpoints)
+    fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
     with limited_threads(settings.n_threads):
         return fitting.fit(known, validation)
 
@@ -208,7 +154,7 @@ class _Checkpoints:
     """Folders for the checkpoints of the trainings of one fit."""
 
     def __init__(self, folder: Path | None, *, resume: bool) -> None:
-        if resume and (folder is None or not (folder / "search").exists()):
+        if resume and (folder is None or not (folder / "training").exists()):
             raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
         if folder is not None and not resume:
             shutil.rmtree(folder, ignore_errors=True)
@@ -223,12 +169,13 @@ class _Checkpoints:
 
 
 @dataclass(frozen=True)
-class _Part:
+class TrainingPart:
     """Counts to train on, and what follows from them."""
 
     counts: CountMatrix
     ratings: RelativeRating
     plan: FitPlan
+    n_threads: int | None = None
 
     @cached_property
     def rated(self) -> csr_array:
@@ -240,8 +187,79 @@ class _Part:
         """The direct path and popularity."""
         direct, regression = self.plan.direct, None
         if direct is not None:
-            regression = NeighbourRegression(self.rated, direct.n_candidates, direct.max_users)
+            regression = NeighbourRegression(
+                self.rated, direct.n_candidates, direct.max_users, self.n_threads
+            )
         return ReadoutParts(self.rated, regression)
+
+
+class Judge:
+    """Judges networks and readouts on held-out pairs of users whose other pairs are trained on."""
+
+    def __init__(self, part: TrainingPart, held_out: CountMatrix, choose_by: str | None) -> None:
+        """Prepare; users without a held-out pair, in `held_out`, are left out."""
+        users = np.flatnonzero(np.diff(held_out.indptr))
+        self._plan, self._by = part.plan, choose_by
+        self.histories = part.ratings.transform(part.counts[users])  # (n_judged, n_items)
+        self._held_out = held_out[users]
+        self._relevance = part.ratings.transform(self._held_out)
+        self._added = ReadoutScores(part.readout_parts, self.histories)
+        self.n_looks = 0
+        """How often it was asked."""
+
+    def look(self, network: NumpyNetwork) -> Look:
+        """Judge an epoch with the usual readout, as the network will be used."""
+        from cfnade.model.training import Look
+
+        by = self._by
+        scores = self.logits(network)
+        scores += self._added.of(self._plan.readout)
+        found = self.metrics(scores, ("mpr",) if by is None else ("mpr", by))
+        return Look(found["mpr"], None if by is None else cost_by(found, by))
+
+    def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
+        """The best readout of a network, and its MPR in percent."""
+        logits, names = self.logits(network), ("mpr", self._by or READOUT_METRIC)
+
+        def metrics(readout: Readout) -> dict[str, float]:
+            return self.metrics(logits + self._added.of(readout), names)
+
+        readout = find_readout(
+            self._plan.readout,
+            self._plan.readout_grid,
+            lambda tried: cost_by(metrics(tried), self._by),
+        )
+        return readout, metrics(readout)["mpr"]
+
+    def logits(self, network: NumpyNetwork) -> NDArray[np.float32]:
+        """Scores of a network, (n_judged, n_items)."""
+        size = self._plan.rows_per_look
+        blocks = range(0, self.histories.shape[0], size)
+        return np.concatenate([network.logits(self.histories[at : at + size]) for at in blocks])
+
+    def metrics(self, scores: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
+        """Metrics of scores, (n_judged, n_items)."""
+        self.n_looks += 1
+        return evaluate(
+            _InOrder(scores),
+            self.histories,
+            self._held_out,
+            self._relevance,
+            metrics=names,
+            block_size=self._plan.rows_per_look,
+            n_bootstrap=0,
+        ).metrics
+
+
+class _InOrder:
+    """Scores that are known already; `evaluate` asks for them block by block, in order."""
+
+    def __init__(self, scores: NDArray[np.float32]) -> None:
+        self._scores, self._next = scores, 0
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        start, self._next = self._next, self._next + histories.shape[0]
+        return self._scores[start : self._next]
 
 
 @dataclass(frozen=True)
@@ -255,40 +273,49 @@ class _Fitting:
     checkpoints: _Checkpoints
 
     def fit(self, known: CountMatrix, validation: CountMatrix | None) -> Fitted:
-        """Find the epochs, then the readout; then train on all pairs if some were held out."""
+        """Train, find the readout on what was held out, and finish on all pairs."""
         train_counts, held_out = known, validation
         if validation is None:
             train_counts, held_out = hold_out_validation(known, self.settings)
         part = self._part(train_counts)
         judge = None
         if held_out is not None:
-            judge = Judge(train_counts, held_out, part.ratings, self.plan.rows_per_look)
-        trained = self._train("search", part, judge)
-        readout, mpr, calibrator = self.plan.readout.or_usual(), None, None
+            self.callbacks.begin("direct path")
+            judge = Judge(part, held_out, self.settings.choose_by)
+        trained = self._train("training", part, judge)
+        network, readout = trained.network, self.plan.readout.or_usual()
+        mpr, calibrator, n_looks = None, None, 0
         if judge is not None and held_out is not None:
-            readout, mpr = self._read_out(part, trained.network, judge)
-            scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
+            self.callbacks.begin("readout")
+            readout, mpr = judge.find_readout(network)
+            n_looks = judge.n_looks
+            self.callbacks.begin("calibration")
+            scorer = NetworkScorer(part.readout_parts.add(network, readout), part.ratings)
             calibrator = _calibrate(scorer, train_counts, held_out)
-        network = trained.network
-        if self.plan.refits(train_counts.nnz / known.nnz):
-            logger.info("training again on all pairs, for %d epochs", trained.best_epoch)
+        if train_counts.nnz < known.nnz:
             del judge  # it holds the scores of all held-out users
             part = self._part(known)
-            network = self._train("refit", part, None, max_epochs=trained.best_epoch).network
+            if self.plan.refit:
+                trained_for = {"max_epochs": trained.best_epoch}
+                network = self._train("training again", part, None, **trained_for).network
+            self.callbacks.begin("direct path again")
         scorer = NetworkScorer(part.readout_parts.add(network, readout), part.ratings)
         return Fitted(
-            scorer, self.plan, trained.best_epoch, mpr, readout, calibrator, trained.epochs
+            scorer, self.plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
         )
 
-    def _part(self, counts: CountMatrix) -> _Part:
-        return _Part(counts, self.relative_rating or RelativeRating().fit(counts), self.plan)
+    def _part(self, counts: CountMatrix) -> TrainingPart:
+        ratings = self.relative_rating or RelativeRating().fit(counts)
+        return TrainingPart(counts, ratings, self.plan, self.settings.n_threads)
 
-    def _train(self, name: str, part: _Part, judge: Judge | None, **changes: Any) -> Trained:
+    def _train(self, name: str, part: TrainingPart, judge: Judge | None, **changes: Any) -> Trained:
         from cfnade.model.training import first_weights, train
 
         plan, training = self.plan, replace(self.plan.training, **changes)
+        checkpoint, resume = self.checkpoints.of(name)
         start = None
-        if plan.factors is not None:
+        if plan.factors is not None and not resume:
+            self.callbacks.begin("factors" if judge is not None else "factors again")
             start = start_from_factors(
                 first_weights(plan.model, training, part.rated),
                 part.rated,
@@ -297,16 +324,17 @@ class _Fitting:
                 seed=training.seed,
                 n_threads=self.settings.n_threads,
             )
-        checkpoint, resume = self.checkpoints.of(name)
+        self.callbacks.begin(name)
         return train(
             plan.model,
             training,
             part.rated,
             start=start,
-            validate=None if judge is None else self._validate(part, judge),
+            validate=None if judge is None else judge.look,
             on_epoch=self.callbacks.on_epoch,
             on_step=self.callbacks.on_step,
             checkpoint=checkpoint,
+            checkpoint_seconds=CHECKPOINT_SECONDS,
             resume=resume,
             resume_key={
                 "start": None if plan.factors is None else asdict(plan.factors),
@@ -314,36 +342,6 @@ class _Fitting:
                 "choose_by": None if judge is None else self.settings.choose_by,
             },
         )
-
-    def _validate(self, part: _Part, judge: Judge) -> Validate:
-        """Judge an epoch with the usual readout, as the network will be used."""
-        from cfnade.model.training import Look
-
-        by = self.settings.choose_by
-        names = ("mpr",) if by is None else ("mpr", by)
-        added = ReadoutScores(part.readout_parts, judge.histories).of(self.plan.readout)
-
-        def look(network: NumpyNetwork) -> Look:
-            scores = judge.logits(network)
-            scores += added
-            found = judge.metrics(scores, names)
-            return Look(found["mpr"], None if by is None else cost_by(found, by))
-
-        return look
-
-    def _read_out(self, part: _Part, network: NumpyNetwork, judge: Judge) -> tuple[Readout, float]:
-        """Find the readout, and its validation MPR in percent."""
-        by = self.settings.choose_by
-        names = ("mpr", by or READOUT_METRIC)
-        logits, added = judge.logits(network), ReadoutScores(part.readout_parts, judge.histories)
-
-        def metrics(readout: Readout) -> dict[str, float]:
-            return judge.metrics(logits + added.of(readout), names)
-
-        readout = find_readout(
-            self.plan.readout, self.plan.readout_grid, lambda tried: cost_by(metrics(tried), by)
-        )
-        return readout, metrics(readout)["mpr"]
 
 
 def _calibrate(

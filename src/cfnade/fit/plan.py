@@ -21,23 +21,23 @@ from cfnade.errors import ConfigError
 from cfnade.fit.settings import FitSettings, Recipe
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.scorer import BLOCK_BYTES
+from cfnade.threads import has_fast_bfloat16
 
 logger = logging.getLogger(__name__)
 
-VALIDATION_USERS = 2_000
-"""Users held out for validation at most: enough to tell epochs and readouts apart."""
+VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 0.25
+"""Users to hold out from for validation at most, and their share of all: enough to choose a readout
+and to calibrate, while nearly all pairs are trained on."""
 
-REFIT_ABOVE = 0.01
-"""Share of the pairs held out above which a refit is worth its time."""
+N_UPDATES, LEAST_EPOCHS, MOST_EPOCHS = 500, 3, 25
+"""Updates from a start from factors, while the step size falls to 0. At least so many epochs; at
+most so many where items have few watchers, as more would overfit."""
 
 WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE = 130, 0.03
 """Watchers per item, or their share of all users, from which items need little regularisation."""
 
-FACTORS_MAX_PAIRS = 500_000
-"""Pairs up to which training starts from factors."""
-
-WIDE_FACTORS_WATCHERS = 20
-"""Watchers per item below which the factorisation has 512 factors rather than 256."""
+N_FACTORS, FACTOR_USERS = 256, 50_000
+"""Factors of the factorisation, and users that it is made from at most: it takes seconds."""
 
 FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Rates of confidence of the factorisation, from many to few watchers per item."""
@@ -75,6 +75,8 @@ class FactorPlan:
 
     n_factors: int
     alpha: float
+    max_users: int = FACTOR_USERS
+    """Users to sample at most."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class MemoryPlan:
             weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
             update=4 * training.batch_size * n_targets * 2,
             direct=direct,
-            factors=4 * (n_users + n_items) * n_factors * _FACTOR_COPIES,
+            factors=4 * (min(n_users, FACTOR_USERS) + n_items) * n_factors * _FACTOR_COPIES,
             judged=4 * judged_users * n_items * _JUDGED_COPIES,
             block=2 * BLOCK_BYTES,
         )
@@ -182,8 +184,8 @@ class FitPlan:
     direct: DirectPlan | None
     """None leaves the direct path out."""
 
-    refit: bool | None
-    """None decides by how much was held out."""
+    refit: bool
+    """Whether to train again on all pairs, after some were held out."""
 
     memory: MemoryPlan
     memory_limit: int | None = None
@@ -204,8 +206,10 @@ class FitPlan:
         """Plan the fit of data of this size; see `of`."""
         recipe = settings.recipe
         model = ModelConfig(n_items, **_shared(ModelConfig, recipe))
-        training = _training(recipe, n_users, n_items, n_pairs, settings.seed)
         factors = _factors(recipe, model, n_users, n_pairs)
+        if recipe.schedule is None:
+            recipe = replace(recipe, schedule="constant" if factors is None else "linear")
+        training = _training(recipe, n_users, n_items, n_pairs, settings.seed)
         direct = None
         if recipe.readout.direct and n_items <= DIRECT_MAX_ITEMS:
             direct = _direct(recipe.readout, n_items)
@@ -220,7 +224,7 @@ class FitPlan:
             if direct is None
             else regression_bytes(n_users, n_items, n_pairs, direct.n_candidates, direct.max_users),
             n_factors=0 if factors is None else factors.n_factors,
-            judged_users=min(VALIDATION_USERS, n_users),
+            judged_users=validation_users(n_users),
         )
         if limit is not None:
             memory = memory.within(limit)
@@ -243,15 +247,36 @@ class FitPlan:
         return grid
 
     @property
+    def n_validation_users(self) -> int:
+        """Users to hold out from at most."""
+        return validation_users(self.n_users)
+
+    @property
     def rows_per_look(self) -> int:
         """Users whose scores are held at once when a network is judged."""
         return max(1, self.memory.block // (2 * 4 * self.model.n_items))
 
-    def refits(self, share_trained_on: float) -> bool:
-        """Whether to train again on all pairs, after some were held out."""
-        if share_trained_on == 1.0:
-            return False
-        return share_trained_on < 1.0 - REFIT_ABOVE if self.refit is None else self.refit
+    @property
+    def stages(self) -> dict[str, float]:
+        """The stages of the fit in order, and about how many billions of operations each takes."""
+        model, training = self.model, self.training
+        n_items, n_updates = model.n_items, training.updates_per_epoch(self.n_users)
+        product = 6e-9 * n_items * model.n_hidden / 2  # of a user in training
+        stages = {
+            "direct path": 0.0,
+            "factors": 0.0,
+            "training": training.max_epochs * n_updates * training.batch_size * product,
+            "readout": 1e-6 * self.n_validation_users * n_items,
+            "calibration": 20.0,
+        }
+        if self.direct is not None:
+            stages["direct path"] = 2e-8 * n_items * self.direct.n_candidates**3
+        if self.factors is not None:
+            n_rows = min(self.n_users, self.factors.max_users) + n_items
+            stages["factors"] = 3e-7 * n_rows * self.factors.n_factors**2
+        if self.refit:
+            stages |= {f"{name} again": stages[name] for name in ("factors", "training")}
+        return stages | {"direct path again": stages["direct path"]}
 
     def lines(self) -> list[str]:
         """The plan in a few readable lines."""
@@ -275,12 +300,26 @@ class FitPlan:
             f"network: {model.n_hidden} hidden units, alpha {model.alpha:g}, start from {start}",
             f"training: {training.optimizer}, step {training.learning_rate:g}, batches of "
             f"{training.batch_size}, item_l2 {training.item_l2:g}, dropout {training.dropout:g}, "
-            f"at most {training.max_epochs} epochs, validated every {training.validate_every}, "
-            f"patience {training.patience}",
+            f"{self._epochs_in_words()}, {training.precision} products"
+            f"{'; then again on all pairs' if self.refit else ''}",
             f"direct path: {direct}",
             f"readout: searches {', '.join(searched) or 'nothing'}",
             self.memory.describe(),
         ]
+
+    def _epochs_in_words(self) -> str:
+        training = self.training
+        if training.schedule == "linear":
+            return f"{training.max_epochs} epochs with a falling step"
+        return (
+            f"at most {training.max_epochs} epochs, validated every {training.validate_every}, "
+            f"patience {training.patience}"
+        )
+
+
+def validation_users(n_users: int) -> int:
+    """Users to hold out from at most, of so many."""
+    return min(VALIDATION_USERS, max(1, int(VALIDATION_USER_SHARE * n_users)))
 
 
 def _shared(kind: type, recipe: Recipe) -> dict[str, Any]:
@@ -296,21 +335,28 @@ def _training(
     decided["context_share"] = recipe.context_share  # None has a meaning of its own
     if recipe.batch_size is None:
         decided["batch_size"] = min(_BATCH, max(_LEAST_BATCH, n_users // _LEAST_UPDATES))
+    n_watchers = n_pairs / max(n_items, 1)
+    is_well_known = n_watchers >= min(WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE * n_users)
     if recipe.item_l2 is None:
-        n_watchers = n_pairs / max(n_items, 1)
-        is_well_known = n_watchers >= min(WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE * n_users)
         decided["item_l2"] = 0.02 if is_well_known else 0.8
+    if recipe.precision is None:
+        decided["precision"] = "bfloat16" if has_fast_bfloat16() else "float32"
     training = TrainingConfig(**decided, seed=seed)
-    n_updates = max(training.updates_per_epoch(n_users), 1)
+    n_updates = max(training.updates_per_epoch(n_users), 1)  # in an epoch
+    is_linear = training.schedule == "linear"
+    if recipe.max_epochs is None and is_linear:
+        n_epochs = max(LEAST_EPOCHS, math.ceil(N_UPDATES / n_updates))
+        n_epochs = n_epochs if is_well_known else min(n_epochs, MOST_EPOCHS)
+        training = replace(training, max_epochs=n_epochs)
     # With few users an epoch has few updates, so patience and validation are set in updates.
     if recipe.patience is None:
-        training = replace(
-            training, patience=max(_PATIENCE, math.ceil(_PATIENCE_UPDATES / n_updates))
-        )
+        patience = max(_PATIENCE, math.ceil(_PATIENCE_UPDATES / n_updates))
+        training = replace(training, patience=training.max_epochs if is_linear else patience)
     if recipe.validate_every is None:
         at_most = max(_VALIDATE, min(training.max_epochs // 4, training.patience))
         every = max(_VALIDATE, math.ceil(_VALIDATE_UPDATES / n_updates))
-        training = replace(training, validate_every=min(every, at_most))
+        every = training.max_epochs if is_linear else min(every, at_most)
+        training = replace(training, validate_every=every)
     return training
 
 
@@ -321,15 +367,13 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
             "starting from factors needs a single layer of tanh or identity, got "
             f"n_layers={model.n_layers}, activation={model.activation!r}; use start='random'"
         )
-    is_quick = n_pairs <= FACTORS_MAX_PAIRS
-    if recipe.start == "random" or not can or not (is_quick or recipe.start == "factors"):
+    if recipe.start == "random" or not can:
         return None
     n_watchers = max(n_pairs / max(model.n_items, 1), 1e-9)
-    n_factors = 512 if n_watchers < WIDE_FACTORS_WATCHERS else 256
     # The fewer watchers an item has, the more each of them counts.
     wanted = 10.0 * max(WELL_KNOWN_WATCHERS / n_watchers, 1.0) ** 2
     alpha = min(FACTOR_ALPHAS, key=lambda alpha: abs(math.log(alpha / wanted)))
-    return FactorPlan(max(1, min(n_factors, min(n_users, model.n_items) // 2)), alpha)
+    return FactorPlan(max(1, min(N_FACTORS, min(n_users, model.n_items) // 2)), alpha)
 
 
 def _direct(readout: Readout, n_items: int) -> DirectPlan:

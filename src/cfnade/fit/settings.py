@@ -20,7 +20,14 @@ from cfnade.checks import check_bool, check_choice, check_share
 from cfnade.data.splitting import HoldOutBy, check_hold_out_by
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.formulas import metric_functions
-from cfnade.model.config import Activation, BiasStart, InputScale, Optimizer, Schedule
+from cfnade.model.config import (
+    Activation,
+    BiasStart,
+    InputScale,
+    Optimizer,
+    Precision,
+    Schedule,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -57,57 +64,64 @@ class Recipe:
     dropout: float = 0.25
     learning_rate: float = 5e-3
     batch_size: int | None = None
-    max_epochs: int = 200
+    max_epochs: int | None = None
     patience: int | None = None
     n_layers: int = 1
     activation: Activation = "tanh"
     input_scale: InputScale = "history"
     optimizer: Optimizer = "adam"
-    schedule: Schedule = "constant"
+    schedule: Schedule | None = None
     weight_decay: float = 0.0
     item_mean: bool = True
     context_share: float | None = 0.5
     weight_average: float = 0.99
     bias_start: BiasStart = "share"
     validate_every: int | None = None
+    precision: Precision | None = None
     start: Start | None = None
     """Start most hidden units from a matrix factorisation (`factors`), or all at random."""
 
-    refit: bool | None = None
-    """After early stopping, train again on all pairs, those held out included."""
+    refit: bool = False
+    """Train again on all pairs, those held out included. The count distributions and the direct
+    path are made from all pairs in any case."""
 
-    readout: Readout = field(default_factory=Readout)
+    readout: Readout = field(default_factory=lambda: Readout(direct_l2=10.0, direct_neighbours=100))
     """What is added after training."""
 
     def __post_init__(self) -> None:
         if self.start is not None:
             check_choice("start", self.start, get_args(Start))
-        if self.refit is not None:
-            check_bool("refit", self.refit)
+        check_bool("refit", self.refit)
         readout_of(self.readout)  # refuses anything else
 
 
 RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
+    "thorough": Recipe(refit=True, readout=Readout()),
     "paper": Recipe(
         alpha=300.0,
         item_l2=0.0,
         dropout=0.0,
         learning_rate=0.01,
         batch_size=200,
+        max_epochs=200,
         patience=20,
         input_scale="alpha",
         optimizer="sgd",
+        schedule="constant",
         weight_decay=0.01,
         item_mean=False,
         context_share=None,
         weight_average=0.0,
         validate_every=2,
+        precision="float32",
         start="random",
+        refit=True,
         readout=NO_READOUT,
     ),
 }
-"""By name. `paper` has what the paper states, and what it takes to make that train (decision 3)."""
+"""By name. `thorough` searches the whole readout and trains again on all pairs. `paper` has what
+the paper states, and what it takes to make that train (decision 3)."""
 
 OVERRIDES = (
     "n_hidden",

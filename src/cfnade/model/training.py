@@ -235,11 +235,11 @@ class _Run:
         batches = self.rows.batches(self.training, number, rng)
         n_steps = self.n_steps
         total = 0.0
-        place_of, *layers = self._arrange(number)
+        place_of, input_layer, output_layer = self._arrange(number)
         for step, (likes, part) in enumerate(batches):
             places = place_of[likes.indices].astype(likes.indices.dtype)
             batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
-            loss = self._update(batch, *layers, rng, part)
+            loss = self._update(batch, input_layer, output_layer, rng, part)
             if not math.isfinite(loss):
                 message = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
                 raise TrainingError(message)

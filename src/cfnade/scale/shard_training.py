@@ -21,12 +21,12 @@ from cfnade.checks import check_at_least
 from cfnade.data.interactions import as_count_matrix
 from cfnade.errors import ConfigError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.fit.pipeline import Callbacks
 from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings, to_json
 from cfnade.metrics.evaluate import mean_percentage_ranking
 from cfnade.model.batches import Exchange
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
+from cfnade.progress import Callbacks
 from cfnade.scale.cluster import own_folder, reason_of
 from cfnade.scale.prepared import Prepared
 from cfnade.storage.folder import Artifact, check_place, save_artifact
@@ -127,6 +127,8 @@ def train_prepared(
         if not resume and exchange.is_first:
             shutil.rmtree(checkpoint, ignore_errors=True)  # of an abandoned run
         shown = (exchange.is_first and callbacks) or Callbacks()
+        shown.plan({"training": 1.0}, plan.training.max_epochs)
+        shown.begin("training")
         epochs: list[Epoch] = []  # of this run
 
         def on_epoch(epoch: Epoch) -> None:
