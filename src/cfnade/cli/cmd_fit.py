@@ -88,7 +88,7 @@ def fit_command(
     if plan:
         model = _new_model(recipe, settings_file, settings, seed)
         for line in model.plan(_read(table, data, names)).lines():
-            console.write(line)
+            typer.echo(line)
         return
     if out is None:
         raise ConfigError("--out is missing: where should the model be saved?")
@@ -114,7 +114,7 @@ def fit_command(
     model.save(out, data={"name": options.dataset_name(data), **interactions.describe()})
     if start_from is None:
         shutil.rmtree(checkpoint, ignore_errors=True)
-    console.write(f"{outcome}; saved to {out}")
+    typer.echo(f"{outcome}; saved to {out}")
 
 
 def _new_model(
@@ -135,9 +135,7 @@ def _fit(
 ) -> str:
     """Fit a model, and return the outcome in words."""
     try:
-        max_epochs = model.plan(interactions).training.max_epochs
-        with console.training_progress(max_epochs) as callbacks:
-            model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
+        model.fit(interactions, show_progress=True, checkpoint=checkpoint, resume=resume)
     except KeyboardInterrupt:
         if checkpoint.exists():
             console.say(f"stopped; continue with the same command and --resume (see {checkpoint})")

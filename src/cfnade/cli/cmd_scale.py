@@ -160,7 +160,7 @@ def train_command(
     )
     again = f" (resumed after epoch {outcome.resumed_after})" if outcome.resumed_after else ""
     sent = f", {outcome.bytes_per_update / 1e6:.2f} MB sent per update"
-    console.write(
+    typer.echo(
         f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
         f"{sent if outcome.bytes_per_update else ''}; saved to {out}"
     )

@@ -34,11 +34,6 @@ out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
 
 
-def write(text: str) -> None:
-    """Print a line on standard output."""
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def say(message: str) -> None:
     """Print a line on standard error."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
