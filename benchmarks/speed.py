@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cfnade.model.input_layer import InputLayer
 from dense_step import DenseStep
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
@@ -36,6 +35,7 @@ from cfnade.data.splitting import hold_out, sample_users
 from cfnade.fit.pipeline import Callbacks
 from cfnade.metrics.evaluate import evaluate, mean_percentage_ranking
 from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.network import InputLayer
 from cfnade.model.objective import OutputLayer
 from cfnade.model.training import _Run
 

@@ -413,7 +413,7 @@ class ImplicitCFNADE:
     def _adopt(self, scorer: NetworkScorer, catalogue: Catalogue) -> None:
         self.scorer_ = scorer
         self.catalogue_ = catalogue
-        self.n_features_in_ = len(catalogue)
+        self.n_features_in_ = scorer.network.config.n_items
         self._answers = Answers(scorer, catalogue)
 
     # Recommending ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from cfnade.errors import ConfigError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.extend import N_EPOCHS, TrainedItems
 from cfnade.model.config import ModelConfig
-from cfnade.progress import Callbacks
+from cfnade.progress import Callbacks, fit_progress
 from cfnade.storage.folder import check_place
 
 commands = typer.Typer()
@@ -89,7 +89,7 @@ def fit_command(
     if plan:
         model = _new_model(recipe, settings_file, settings, seed)
         for line in model.plan(_read(table, data, names)).lines():
-            console.write(line)
+            typer.echo(line)
         return
     if out is None:
         raise ConfigError("--out is missing: where should the model be saved?")
@@ -106,7 +106,7 @@ def fit_command(
     else:
         model = _new_model(recipe, settings_file, settings, seed)
     checkpoint = out.with_name(out.name + ".checkpoint")
-    with console.fit_progress() as callbacks:
+    with fit_progress() as callbacks:
         interactions = _read(table, data, names)
         if start_from is None:
             outcome = _fit(model, interactions, checkpoint, resume=resume, callbacks=callbacks)
@@ -118,7 +118,7 @@ def fit_command(
     model.save(out, data={"name": options.dataset_name(data), **interactions.describe()})
     if start_from is None:
         shutil.rmtree(checkpoint, ignore_errors=True)
-    console.write(f"{outcome}; saved to {out}")
+    typer.echo(f"{outcome}; saved to {out}")
 
 
 def _new_model(

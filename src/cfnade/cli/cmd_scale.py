@@ -15,6 +15,7 @@ from cfnade.cli import console, options
 from cfnade.cli.cmd_recommend import Exclude, IncludeSeen, ModelOnDisk, N, Only
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.progress import fit_progress
 from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors, spark_session
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
@@ -149,7 +150,7 @@ def train_command(
     else:
         if spark.master is not None or spark.conf:
             raise ConfigError("--master and --conf need --spark-processes")
-        with console.fit_progress() as callbacks:
+        with fit_progress() as callbacks:
             outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
     if os.environ.get("RANK", "0") != "0":
         return
@@ -160,7 +161,7 @@ def train_command(
     )
     again = f" (resumed after epoch {outcome.resumed_after})" if outcome.resumed_after else ""
     sent = f", {outcome.bytes_per_update / 1e6:.2f} MB sent per update"
-    console.write(
+    typer.echo(
         f"trained for {outcome.best_epoch} epochs{again} in {outcome.seconds:.1f} s{judged}"
         f"{sent if outcome.bytes_per_update else ''}; saved to {out}"
     )

@@ -19,8 +19,7 @@ from cfnade.compare.reliability import reliabilities
 from cfnade.compare.report import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
-from cfnade.progress import fit_progress as fit_progress  # for the commands
-from cfnade.progress import progress_bar as progress_bar
+from cfnade.progress import progress_bar as progress_bar  # for the commands
 from cfnade.progress import report_stage
 
 ROOM_FOR_ALL = 135
@@ -31,11 +30,6 @@ WIDE = 160
 
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
-
-
-def write(text: str) -> None:
-    """Print a line on standard output."""
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def say(message: str) -> None:
