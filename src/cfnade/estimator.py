@@ -596,7 +596,7 @@ class ImplicitCFNADE:
         week's items, use `calibrate`.
 
         It comes from a curve fitted on the part held out for early stopping. The curve rises with
-        the score, so the order is that of `recommend`. A refit on all data keeps the curve.
+        the score, so the order is that of `recommend`.
         Histories outside the range of lengths it was fitted on count as the nearest length.
 
         Args:

@@ -105,8 +105,29 @@ def test_buffers_are_used_again_without_a_trace(rng, start):
     _, target_likes = split_batch(batches[2], window)
     actual, expected = (layer.gradient(hidden, window, target_likes) for layer in (used, fresh))
     assert actual.loss == expected.loss
+    torch.testing.assert_close(actual.hidden, expected.hidden)
+    targets = (start + np.arange(4)) % 9  # the other rows do not count
+    for name in ("output_weight", "output_bias"):
+        torch.testing.assert_close(getattr(actual, name)[targets], getattr(expected, name)[targets])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_bfloat16_products_are_those_of_float32_up_to_rounding(rng, scale):
+    network, window = random_network(n_items=40, n_hidden=16).float(), Window(40, 30, 20)
+    hidden = torch.from_numpy(rng.normal(size=(50, 16))).float()
+    likes, confidences = likes_of(rng, 50, 40)
+    _, target_likes = split_batch(csr_array((likes * confidences).astype(np.float32)), window)
+    exact, rounded = (
+        OutputLayer(network.output_weight, network.output_bias, precision).gradient(
+            hidden, window, target_likes, scale
+        )
+        for precision in ("float32", "bfloat16")
+    )
+    assert rounded.loss == pytest.approx(exact.loss, rel=0.02)
     for name in ("hidden", "output_weight", "output_bias"):
-        torch.testing.assert_close(getattr(actual, name), getattr(expected, name))
+        expected, found = getattr(exact, name), getattr(rounded, name)
+        assert found.dtype == torch.float32
+        assert 0 < (found - expected).norm() < 0.02 * expected.norm(), name
 
 
 def test_loss_and_gradients_are_finite_for_extreme_logits():

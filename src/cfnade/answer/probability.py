@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.splitting import overlap
@@ -285,7 +286,8 @@ def _regress(
         return nll / y.sum(), gradient / y.sum()
 
     bounds = [(None, None), *[(LEAST_SLOPE, None)] * n_slopes, *[(None, None)] * 3]
-    b = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x
+    with threadpool_limits(1, "blas"):  # the products are small
+        b = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x
     if n_missing:  # as many times longer is the history, and higher are the odds
         b[0] += log_missing * (1.0 + b[-2])
         b[2:-3] = np.maximum(b[2:-3] + log_missing * b[-1], LEAST_SLOPE)

@@ -109,8 +109,7 @@ class NeighbourRegression:
         shared[itself] = 0.0
         explained = shared**2 / (self._n_watchers + penalty)  # by each alone
         explained[itself] = -1.0  # never an item for itself
-        # Not argpartition: most values are 0, and selecting among so many ties is slow.
-        candidates = np.argsort(-explained, axis=1)[:, : self.n_candidates]
+        candidates = np.stack([_largest(row, self.n_candidates) for row in explained])
         systems = self._shared_among(candidates)
         diagonal = np.arange(self.n_candidates)
         systems[:, diagonal, diagonal] += penalty[candidates]
@@ -128,6 +127,14 @@ class NeighbourRegression:
             places = groups[:, :, None] * len(self._shared) + groups[:, None, :]
             return self._shared.reshape(-1).take(places)
         return np.stack([self._shared[numbers][:, numbers].toarray() for numbers in groups])
+
+
+def _largest(values: NDArray[np.float32], n: int) -> NDArray[np.int64]:
+    """Places of the n largest values; most are 0, and selecting among so many ties is slow."""
+    above = np.flatnonzero(values > 0.0)
+    if above.size >= n:
+        return above[np.argpartition(-values[above], n - 1)[:n]]
+    return np.concatenate([above, np.flatnonzero(values == 0.0)[: n - above.size]])
 
 
 def likes_of(counts: csr_array) -> csr_array:

@@ -1,4 +1,4 @@
-"""From counts to a trained model: plan, hold out, search, train, read out, refit, calibrate.
+"""From counts to a trained model: plan, hold out, start, train, read out, calibrate.
 
 May import `storage` and what `storage` may import.
 """

@@ -26,9 +26,11 @@ from cfnade.fit.plan import FitPlan, validation_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import evaluate
 from cfnade.metrics.formulas import cost_of
+from cfnade.metrics.search import Trial, coordinate_search
+from cfnade.model.config import TrainingConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.progress import Callbacks
-from cfnade.threads import limited_threads
+from cfnade.threads import available_threads, limited_threads
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch, Look, Trained
@@ -204,6 +206,7 @@ class Judge:
         self._held_out = held_out[users]
         self._relevance = part.ratings.transform(self._held_out)
         self._added = ReadoutScores(part.readout_parts, self.histories)
+        self._added.of(part.plan.readout)  # keeps the scores of the direct path
         self.n_looks = 0
         """How often it was asked."""
 
@@ -273,7 +276,11 @@ class _Fitting:
     checkpoints: _Checkpoints
 
     def fit(self, known: CountMatrix, validation: CountMatrix | None) -> Fitted:
-        """Train, find the readout on what was held out, and finish on all pairs."""
+        """Train and find the readout on what was held out; then take in the pairs held out.
+
+        Those change the count distributions and the direct path. Training again with them would
+        gain nothing (decision 28).
+        """
         train_counts, held_out = known, validation
         if validation is None:
             train_counts, held_out = hold_out_validation(known, self.settings)
@@ -282,66 +289,99 @@ class _Fitting:
         if held_out is not None:
             self.callbacks.begin("direct path")
             judge = Judge(part, held_out, self.settings.choose_by)
-        trained = self._train("training", part, judge)
-        network, readout = trained.network, self.plan.readout.or_usual()
-        mpr, calibrator, n_looks = None, None, 0
+        plan, trained = self._train(part, judge)
+        readout, mpr, calibrator, n_looks = plan.readout.or_usual(), None, None, 0
         if judge is not None and held_out is not None:
             self.callbacks.begin("readout")
-            readout, mpr = judge.find_readout(network)
+            readout, mpr = judge.find_readout(trained.network)
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
-            scorer = NetworkScorer(part.readout_parts.add(network, readout), part.ratings)
+            scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
             calibrator = _calibrate(scorer, train_counts, held_out)
         if train_counts.nnz < known.nnz:
-            del judge  # it holds the scores of all held-out users
-            part = self._part(known)
-            if self.plan.refit:
-                trained_for = {"max_epochs": trained.best_epoch}
-                network = self._train("training again", part, None, **trained_for).network
             self.callbacks.begin("direct path again")
-        scorer = NetworkScorer(part.readout_parts.add(network, readout), part.ratings)
+            part = self._part(known)
+        scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
         return Fitted(
-            scorer, self.plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
+            scorer, plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
         )
 
     def _part(self, counts: CountMatrix) -> TrainingPart:
         ratings = self.relative_rating or RelativeRating().fit(counts)
         return TrainingPart(counts, ratings, self.plan, self.settings.n_threads)
 
-    def _train(self, name: str, part: TrainingPart, judge: Judge | None, **changes: Any) -> Trained:
-        from cfnade.model.training import first_weights, train
+    def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
+        """Train once, or search for the settings of training; the plan as it was carried out."""
+        from cfnade.model.training import first_weights
 
-        plan, training = self.plan, replace(self.plan.training, **changes)
-        checkpoint, resume = self.checkpoints.of(name)
-        start = None
-        if plan.factors is not None and not resume:
-            self.callbacks.begin("factors" if judge is not None else "factors again")
+        plan, start = self.plan, None
+        if plan.factors is not None:
+            self.callbacks.begin("factors")
             start = start_from_factors(
-                first_weights(plan.model, training, part.rated),
+                first_weights(plan.model, plan.training, part.rated),
                 part.rated,
                 plan.model,
                 **asdict(plan.factors),
-                seed=training.seed,
+                seed=plan.training.seed,
                 n_threads=self.settings.n_threads,
             )
-        self.callbacks.begin(name)
-        return train(
-            plan.model,
-            training,
-            part.rated,
-            start=start,
-            validate=None if judge is None else judge.look,
-            on_epoch=self.callbacks.on_epoch,
-            on_step=self.callbacks.on_step,
-            checkpoint=checkpoint,
-            checkpoint_seconds=CHECKPOINT_SECONDS,
-            resume=resume,
-            resume_key={
-                "start": None if plan.factors is None else asdict(plan.factors),
-                "readout": None if judge is None else asdict(plan.readout),
-                "choose_by": None if judge is None else self.settings.choose_by,
-            },
+        if judge is None or plan.trials == 1:
+            return plan, self._train_once("training", plan.training, part, start, judge)
+        names = [name for name in plan.stages if name.startswith("training")]
+        tried: list[tuple[TrainingConfig, Trained]] = []
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            training = replace(plan.training, **settings)
+            if training.schedule == "linear":
+                every = training.max_epochs
+                training = replace(training, validate_every=every, patience=every)
+            found = self._train_once(names[len(tried)], training, part, start, judge)
+            tried.append((training, found))
+            cost = min(epoch.cost for epoch in found.epochs if epoch.cost is not None)
+            return Trial(settings, cost, extra=len(tried) - 1)
+
+        grid = plan.training_grid
+        search = coordinate_search(
+            attempt,
+            {name: vars(plan.training)[name] for name in grid},
+            grid,
+            max_trials=plan.trials,
         )
+        training, trained = tried[search.best.extra]
+        return replace(plan, training=training), trained
+
+    def _train_once(
+        self,
+        name: str,
+        training: TrainingConfig,
+        part: TrainingPart,
+        start: Mapping[str, NDArray[np.float32]] | None,
+        judge: Judge | None,
+    ) -> Trained:
+        from cfnade.model.training import train
+
+        plan = self.plan
+        self.callbacks.begin(name)
+        checkpoint, resume = self.checkpoints.of(name)
+        n_threads = plan.training_threads(self.settings.n_threads or available_threads())
+        with limited_threads(n_threads):
+            return train(
+                plan.model,
+                training,
+                part.rated,
+                start=start,
+                validate=None if judge is None else judge.look,
+                on_epoch=self.callbacks.on_epoch,
+                on_step=self.callbacks.on_step,
+                checkpoint=checkpoint,
+                checkpoint_seconds=CHECKPOINT_SECONDS,
+                resume=resume,
+                resume_key={
+                    "start": None if plan.factors is None else asdict(plan.factors),
+                    "readout": None if judge is None else asdict(plan.readout),
+                    "choose_by": None if judge is None else self.settings.choose_by,
+                },
+            )
 
 
 def _calibrate(

@@ -54,6 +54,9 @@ SPARSE_USERS = 50_000
 SEARCH_L2_MAX_ITEMS = 10_000
 """Items up to which several L2 of the direct path are tried."""
 
+SEVERAL_THREADS_LOGITS = 1_000_000
+"""Logits of an update from which training is faster on several threads than on one."""
+
 _BATCH, _LEAST_BATCH, _LEAST_UPDATES = 200, 16, 8  # users; users; updates in an epoch
 _PATIENCE, _PATIENCE_UPDATES = 6, 200  # epochs; updates
 _VALIDATE, _VALIDATE_UPDATES = 2, 50
@@ -184,8 +187,8 @@ class FitPlan:
     direct: DirectPlan | None
     """None leaves the direct path out."""
 
-    refit: bool
-    """Whether to train again on all pairs, after some were held out."""
+    trials: int
+    """Trainings at most, to choose `item_l2` and `max_epochs` from."""
 
     memory: MemoryPlan
     memory_limit: int | None = None
@@ -232,7 +235,16 @@ class FitPlan:
             direct = None
         readout = recipe.readout if direct is not None else replace(recipe.readout, direct=False)
         return cls(
-            n_users, n_pairs, model, training, readout, factors, direct, recipe.refit, memory, limit
+            n_users,
+            n_pairs,
+            model,
+            training,
+            readout,
+            factors,
+            direct,
+            recipe.trials,
+            memory,
+            limit,
         )
 
     @property
@@ -245,6 +257,11 @@ class FitPlan:
         if self.model.n_items > SEARCH_L2_MAX_ITEMS:
             del grid["direct_l2"]
         return grid
+
+    def training_threads(self, n_threads: int) -> int:
+        """Threads to train with, of so many."""
+        n_logits = self.memory.update // 8
+        return n_threads if n_logits >= SEVERAL_THREADS_LOGITS else 1
 
     @property
     def n_validation_users(self) -> int:
@@ -274,9 +291,18 @@ class FitPlan:
         if self.factors is not None:
             n_rows = min(self.n_users, self.factors.max_users) + n_items
             stages["factors"] = 3e-7 * n_rows * self.factors.n_factors**2
-        if self.refit:
-            stages |= {f"{name} again": stages[name] for name in ("factors", "training")}
+        for number in range(2, self.trials + 1):
+            stages[f"training {number}"] = stages["training"]
         return stages | {"direct path again": stages["direct path"]}
+
+    @property
+    def training_grid(self) -> dict[str, Sequence[Any]]:
+        """Values of the training to try if there are several trials."""
+        n_epochs, l2 = self.training.max_epochs, self.training.item_l2
+        return {
+            "item_l2": (l2 / 4, l2, 4 * l2),
+            "max_epochs": (max(1, n_epochs // 2), n_epochs, 2 * n_epochs),
+        }
 
     def lines(self) -> list[str]:
         """The plan in a few readable lines."""
@@ -301,7 +327,7 @@ class FitPlan:
             f"training: {training.optimizer}, step {training.learning_rate:g}, batches of "
             f"{training.batch_size}, item_l2 {training.item_l2:g}, dropout {training.dropout:g}, "
             f"{self._epochs_in_words()}, {training.precision} products"
-            f"{'; then again on all pairs' if self.refit else ''}",
+            f"{'' if self.trials == 1 else f'; up to {self.trials} trials around that'}",
             f"direct path: {direct}",
             f"readout: searches {', '.join(searched) or 'nothing'}",
             self.memory.describe(),

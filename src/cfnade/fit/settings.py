@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from cfnade.beyond.readout import NO_READOUT, Readout
-from cfnade.checks import check_bool, check_choice, check_share
+from cfnade.checks import check_choice, check_share, check_whole
 from cfnade.data.splitting import HoldOutBy, check_hold_out_by
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.formulas import metric_functions
@@ -81,9 +81,9 @@ class Recipe:
     start: Start | None = None
     """Start most hidden units from a matrix factorisation (`factors`), or all at random."""
 
-    refit: bool = False
-    """Train again on all pairs, those held out included. The count distributions and the direct
-    path are made from all pairs in any case."""
+    trials: int = 1
+    """Trainings with other `item_l2` and `max_epochs` at most, to choose from on validation; 1
+    takes those of the plan."""
 
     readout: Readout = field(default_factory=lambda: Readout(direct_l2=10.0, direct_neighbours=100))
     """What is added after training."""
@@ -91,13 +91,13 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.start is not None:
             check_choice("start", self.start, get_args(Start))
-        check_bool("refit", self.refit)
+        check_whole("trials", self.trials, 1)
         readout_of(self.readout)  # refuses anything else
 
 
 RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
-    "thorough": Recipe(refit=True, readout=Readout()),
+    "thorough": Recipe(trials=8, readout=Readout()),
     "paper": Recipe(
         alpha=300.0,
         item_l2=0.0,
@@ -116,11 +116,10 @@ RECIPES: dict[str, Recipe] = {
         validate_every=2,
         precision="float32",
         start="random",
-        refit=True,
         readout=NO_READOUT,
     ),
 }
-"""By name. `thorough` searches the whole readout and trains again on all pairs. `paper` has what
+"""By name. `thorough` searches for regularisation, epochs and the whole readout. `paper` has what
 the paper states, and what it takes to make that train (decision 3)."""
 
 OVERRIDES = (

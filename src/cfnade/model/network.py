@@ -111,7 +111,8 @@ class InputLayer:
             exchange: Adds up the gradients of several processes; None is alone.
 
         Returns:
-            By W and A, (n_items, n_hidden) each; the next call overwrites the arrays.
+            By W and A, (n_items, n_hidden) each; only the rows of the context count, and the next
+            call overwrites them.
         """
         exchange = exchange or Alone()
         everyone = dislike_scale(self.config) * by_input.sum(dim=0)  # (n_hidden,)
@@ -121,12 +122,10 @@ class InputLayer:
         liked, (by_weighted, by_liked) = exchange.add_up_rows(
             liked, [by_weighted, by_liked], len(self.W)
         )
-        self._by_W.zero_()
-        self._by_W.index_copy_(0, liked, by_weighted)
-        for places in self._window.target_places:
-            self._by_A[places].zero_()
         for places in self._window.context_places:
+            self._by_W[places].zero_()
             self._by_A[places] = everyone
+        self._by_W.index_copy_(0, liked, by_weighted)
         self._by_A.index_copy_(0, liked, everyone - by_liked)
         return {"like_weight": self._by_W, "dislike_weight": self._by_A}
 

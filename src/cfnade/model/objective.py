@@ -28,10 +28,10 @@ class OutputGradient:
     """Gradient by the hidden layer, (n_users, n_hidden)."""
 
     output_weight: Tensor
-    """By V; rows of the context are 0, (n_items, n_hidden)."""
+    """By V, (n_items, n_hidden); only the rows of the targets count."""
 
     output_bias: Tensor
-    """By d, (n_items,)."""
+    """By d, (n_items,); only the targets count."""
 
 
 class OutputLayer:
@@ -90,15 +90,12 @@ class OutputLayer:
         scale *= window.n_items / n_targets / n_users
         scaled = (scale * hidden).to(self._dtype)
         by_hidden = torch.zeros_like(hidden)
-        for places in window.context_places:
-            self._by_weight[places].zero_()
-            self._by_bias[places].zero_()
         for numbers, places in window.blocks():
             block = by_logits[numbers]
             by_hidden += block.T @ V[places]
             _product_into(self._by_weight[places], block, scaled)
             torch.sum(block, dim=1, dtype=self.d.dtype, out=self._by_bias[places])
-        self._by_bias.mul_(scale)
+            self._by_bias[places].mul_(scale)
         return OutputGradient(loss, by_hidden.mul_(scale), self._by_weight, self._by_bias)
 
     def _buffer(self, n_targets: int, n_users: int) -> Tensor:

@@ -13,6 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+N_STARTS = 32
+"""Places on the circle where targets may start, if their number is fixed. Products of a few sizes
+are three times as fast in bfloat16 as products of any size."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -69,10 +73,10 @@ def draw_window(n_items: int, share: float | None, rng: np.random.Generator) -> 
         The targets.
     """
     if share is None:
-        n_context = int(rng.integers(n_items))
-    else:
-        n_context = min(round(share * n_items), n_items - 1)
-    return Window(n_items, int(rng.integers(n_items)), n_items - n_context)
+        return Window(n_items, int(rng.integers(n_items)), n_items - int(rng.integers(n_items)))
+    n_context = min(round(share * n_items), n_items - 1)
+    start = int(rng.integers(N_STARTS)) * n_items // N_STARTS
+    return Window(n_items, start, n_items - n_context)
 
 
 def split_batch(batch: csr_array, window: Window) -> tuple[csr_array, csr_array]:

@@ -26,7 +26,7 @@ from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
 
 _WARM_UP = 0.05  # share of a linear schedule's updates over which the step size rises
-_AVERAGE_EVERY = 5  # updates: an average moves slowly, and updating it reads all weights
+_AVERAGE_EVERY = 10  # updates: an average moves slowly, and updating it reads all weights
 _ORDER_UPDATES = 50  # updates at least with one order of the items: a new one moves all weights
 
 
@@ -149,7 +149,7 @@ def train(
         if look is not None:
             epoch = replace(epoch, validation_mpr=look.mpr, validation_cost=look.cost)
         run.finish_epoch(epoch, is_best=run.is_best(epoch))
-        is_due = time.perf_counter() - kept >= checkpoint_seconds or run.is_finished
+        is_due = time.perf_counter() - kept >= checkpoint_seconds
         if checkpoint is not None and run.exchange.is_first and is_due:
             run.save(checkpoint)
             kept = time.perf_counter()
@@ -279,7 +279,7 @@ class _Run:
         scale = share / n_items if training.item_mean else share
         gradient = output_layer.gradient(hidden.detach(), window, target_likes, scale)
         self.network.zero_grad()
-        hidden.backward(gradient.hidden)
+        (hidden * gradient.hidden).sum().backward()  # with a gradient given, torch imports sympy
         assert entered.grad is not None
         within = {n: w.grad for n, w in self.network.named_parameters() if w.grad is not None}
         gradients = {
@@ -291,7 +291,10 @@ class _Run:
         loss = torch.tensor(share * gradient.loss, dtype=torch.float64)
         targets = [gradient.output_weight[places] for places in window.target_places]
         self.exchange.add_up([*targets, gradient.output_bias, *within.values(), loss])
-        rows = _rows_with_gradient(window) if training.optimizer == "adam" else {}
+        rows = _rows_with_gradient(window)
+        if training.optimizer == "sgd":  # moves all rows, by weight decay
+            _clear_other_rows(gradients, window)
+            rows = {}
         self._add_l2(gradients, rows)
         if self.is_trained is not None:
             gradients = self._of_trained_items(gradients, self.is_trained)
@@ -498,6 +501,14 @@ def _rows_with_gradient(window: Window) -> dict[str, list[slice]]:
         "output_weight": targets,
         "output_bias": targets,
     }
+
+
+def _clear_other_rows(gradients: Mapping[str, Tensor], window: Window) -> None:
+    """Set the rows that one split gives no gradient to 0."""
+    for name in ITEM_WEIGHTS:
+        is_input = name in ("like_weight", "dislike_weight")
+        for places in window.target_places if is_input else window.context_places:
+            gradients[name][places] = 0.0
 
 
 def _diverged(

@@ -45,7 +45,7 @@ _REFUSED = {
     "validation_by": "the folder is split by pairs",
     "memory_limit": "only one row group per shard is in memory",
     "choose_by": "epochs are chosen by MPR",
-    "recipe__refit": "the held-out parts are not trained on",
+    "recipe__trials": "it trains once",
     "recipe__start": "factors need all users in memory",
     **{f"readout__{field.name}": "there is no readout" for field in fields(Readout)},
 }
@@ -200,7 +200,7 @@ def train_on_spark(
 def _check(settings: Mapping[str, Any]) -> None:
     """Refuse settings that cannot be changed here."""
     usual, in_effect = ImplicitCFNADE(), ImplicitCFNADE(readout=NO_READOUT)
-    in_effect.set_params(recipe__refit=False, recipe__start="random")
+    in_effect.set_params(recipe__start="random")
     allowed = [usual.get_params(), in_effect.get_params()]
     for name, reason in _REFUSED.items():
         if settings[name] not in [params[name] for params in allowed]:
