@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 VALIDATION_USERS = 2_000
 """Users held out for validation at most: enough to tell epochs and readouts apart."""
 
+MOST_CALIBRATION_USERS, LEAST_CALIBRATION_USERS, CALIBRATION_PAIRS = 2_000, 200, 30_000_000
+"""Users that the calibrator is fitted on: at most and at least; and their pairs with items."""
+
 REFIT_ABOVE = 0.01
 """Share of the pairs held out above which a refit is worth its time."""
 
@@ -247,6 +250,18 @@ class FitPlan:
         """Users whose scores are held at once when a network is judged."""
         return max(1, self.memory.block // (2 * 4 * self.model.n_items))
 
+    @property
+    def validation_users(self) -> int:
+        """Users to hold out from for validation at most."""
+        return min(VALIDATION_USERS, self.n_users)
+
+    def has_most_pairs(self, seen: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether no data seen before, by their fingerprints, have more pairs than these.
+
+        If so, more data replace the direct neighbours of the known items.
+        """
+        return all(self.n_pairs >= data.get("n_pairs", 0) for data in seen)
+
     def refits(self, share_trained_on: float) -> bool:
         """Whether to train again on all pairs, after some were held out."""
         if share_trained_on == 1.0:
@@ -336,6 +351,12 @@ def _direct(readout: Readout, n_items: int) -> DirectPlan:
     is_dense = n_items <= DENSE_MAX_ITEMS
     n_candidates = max(100 if is_dense else 200, readout.direct_neighbours or 0)
     return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)
+
+
+def calibration_users(n_items: int) -> int:
+    """Users to fit the calibrator on at most."""
+    affordable = CALIBRATION_PAIRS // n_items
+    return min(MOST_CALIBRATION_USERS, max(LEAST_CALIBRATION_USERS, affordable))
 
 
 def recommending_block(n_users: int, n_pairs: int, n: int, model: ModelConfig, limit: int) -> int:
