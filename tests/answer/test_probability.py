@@ -97,20 +97,26 @@ def test_probabilities_that_are_known_are_found(rng):
     assert given[is_unseen].sum() == pytest.approx(held_out.nnz, rel=0.02)
 
 
-def test_a_sample_of_the_pairs_gives_nearly_the_curve_of_all(rng, monkeypatch):
+def test_a_sample_of_the_pairs_gives_nearly_the_curve_of_all(rng):
     logits, known, held_out, _ = world(rng)
-    monkeypatch.setattr(module, "N_PAIRS", 10**9)
-    everything = fit_calibrator(Fixed(known, logits), known, held_out)
-    monkeypatch.setattr(module, "N_PAIRS", 30_000)
-    some = fit_calibrator(Fixed(known, logits), known, held_out)
+    everything = fit_calibrator(Fixed(known, logits), known, held_out, n_sampled=10**9)
+    some = fit_calibrator(Fixed(known, logits), known, held_out, n_sampled=30_000)
     at = np.linspace(-8, 8, 50)
     np.testing.assert_allclose(some.probability(at, 20), everything.probability(at, 20), rtol=0.25)
 
 
-def test_the_fit_is_at_the_lowest_point_of_the_likelihood(rng, monkeypatch):
-    monkeypatch.setattr(module, "N_PAIRS", 10**9)
+def test_no_more_users_are_taken_than_allowed(rng):
     logits, known, held_out, _ = world(rng, 60, 40)
-    found = fit_calibrator(Fixed(known, logits), known, held_out)
+    every, all_60, some = (
+        fit_calibrator(Fixed(known, logits), known, held_out, max_users=n) for n in (None, 60, 20)
+    )
+    assert every == all_60 and every.n_pairs == held_out.nnz
+    assert 0 < some.n_pairs < held_out.nnz / 2
+
+
+def test_the_fit_is_at_the_lowest_point_of_the_likelihood(rng):
+    logits, known, held_out, _ = world(rng, 60, 40)
+    found = fit_calibrator(Fixed(known, logits), known, held_out, n_sampled=10**9)
 
     def nll(calibrator):
         p = calibrator.probability(logits, np.diff(known.indptr)[:, None])

@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from cfnade import ArtifactError, ConfigError, DataError, ImplicitCFNADE, RelativeRating
 from cfnade.beyond.readout import GRID, NO_READOUT, Readout
 from cfnade.data.splitting import hold_out
-from cfnade.fit import pipeline as module
 from cfnade.fit.pipeline import Callbacks, Judge, cost_by, fit_network, hold_out_validation
 from cfnade.fit.settings import FitSettings, Recipe
 from cfnade.metrics.evaluate import evaluate
@@ -247,34 +246,33 @@ def test_validation_by_events_predicts_what_is_new_to_a_user():
     bread = {}
     counts[:, 1:4] = np.minimum(counts[:, 1:4], 1.0)  # what is new has a single event
     for by in ("pairs", "events", "sessions"):
-        train, held_out = hold_out_validation(csr_array(counts), FitSettings(validation_by=by))
+        train, held_out = hold_out_validation(csr_array(counts), FitSettings(validation_by=by), 60)
         assert held_out is not None
         np.testing.assert_array_equal((train + held_out).toarray(), counts)
         bread[by] = held_out[:, [0]].nnz
     assert bread["pairs"] > bread["events"] == bread["sessions"] == 0
 
 
-def test_some_users_are_enough_to_hold_out_from(monkeypatch):
-    monkeypatch.setattr(module, "VALIDATION_USERS", 7)
-    _, held_out = hold_out_validation(group_counts(), FitSettings())
+def test_some_users_are_enough_to_hold_out_from():
+    _, held_out = hold_out_validation(group_counts(), FitSettings(), 7)
     assert (np.diff(held_out.indptr) > 0).sum() == 7
 
 
 def test_nothing_is_held_out_where_it_is_not_asked_for_or_there_is_too_little(caplog):
     counts = group_counts()
-    train, held_out = hold_out_validation(counts, FitSettings(validation_share=0.0))
+    train, held_out = hold_out_validation(counts, FitSettings(validation_share=0.0), 60)
     assert held_out is None and train is counts and not caplog.text
-    assert hold_out_validation(csr_array(np.eye(3)), FitSettings())[1] is None
+    assert hold_out_validation(csr_array(np.eye(3)), FitSettings(), 3)[1] is None
     assert "no user has enough items for validation" in caplog.text
     caplog.clear()
     repeated = csr_array(2.0 * np.ones((9, 9)))
-    assert hold_out_validation(repeated, FitSettings(validation_by="sessions"))[1] is None
+    assert hold_out_validation(repeated, FitSettings(validation_by="sessions"), 9)[1] is None
     assert "items with a single event" in caplog.text
 
 
 def test_the_split_follows_from_the_seed():
     held_out = [
-        hold_out_validation(group_counts(), FitSettings(seed=seed))[1].toarray()
+        hold_out_validation(group_counts(), FitSettings(seed=seed), 60)[1].toarray()
         for seed in (0, 0, 1)
     ]
     np.testing.assert_array_equal(held_out[0], held_out[1])

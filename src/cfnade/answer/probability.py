@@ -31,13 +31,6 @@ N_SEGMENTS = 6
 LEAST_SLOPE = 0.01
 """Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
-MOST_USERS, LEAST_USERS, MOST_PAIRS = 2_000, 200, 30_000_000
-"""Users it is fitted on: at most `MOST_USERS`, fewer if they have more than `MOST_PAIRS` pairs with
-items, but at least `LEAST_USERS`."""
-
-N_PAIRS = 50_000
-"""Pairs that were not held out are sampled down to about this many."""
-
 _LARGEST = 1e12  # larger numbers are errors
 _BLOCK_BYTES = 1 << 22  # of scores to compute at once
 _LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
@@ -131,6 +124,8 @@ def fit_calibrator(
     *,
     mean_confidence: float = 1.0,
     more_missing: bool = False,
+    max_users: int | None = None,
+    n_sampled: int = 50_000,
     rng: int | np.random.Generator = 0,
 ) -> Calibrator:
     """Fit the curve on items held out from some users, at their true rate.
@@ -156,6 +151,8 @@ def fit_calibrator(
             count as well: none of their items came true.
         mean_confidence: Mean confidence of the likes in training (c), the starting point.
         more_missing: Whether these users have further items, in neither part.
+        max_users: Users to sample at most; None for all.
+        n_sampled: Pairs to sample of those that were not held out, about.
         rng: Seed or generator for the sample.
 
     Returns:
@@ -173,12 +170,11 @@ def fit_calibrator(
         raise DataError("some held-out pairs are in the histories too; drop them from one side")
     rng = np.random.default_rng(rng)
     users = np.flatnonzero(np.diff(histories.indptr))
-    n_users = min(MOST_USERS, max(LEAST_USERS, MOST_PAIRS // histories.shape[1]))
-    users = np.sort(rng.permutation(users)[:n_users])
+    users = np.sort(rng.permutation(users)[:max_users])
     histories, held_out = histories[users], held_out[users]
     if held_out.nnz == 0:
         raise DataError("nothing is held out from users with a history; hold something out first")
-    sample = _sample(scorer, histories, held_out, histories, rng)
+    sample = _sample(scorer, histories, held_out, histories, n_sampled, rng)
     n_known, n_held = int(histories.nnz), int(held_out.nnz)
     lengths = np.diff(histories.indptr)
     positive = sample.logits[sample.is_held_out]
@@ -186,7 +182,8 @@ def fit_calibrator(
     n_missing = 0.0  # for each one held out
     if more_missing:
         n_missing = 1.0 + n_held / n_known
-        shorter = _sample(scorer, histories, held_out, _shortened(histories, rng), rng)
+        shortened = _shortened(histories, rng)
+        shorter = _sample(scorer, histories, held_out, shortened, n_sampled, rng)
         sample = _joined([sample, shorter])
     start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
     intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
@@ -221,12 +218,13 @@ def _sample(
     histories: CountMatrix,
     held_out: CountMatrix,
     given: CountMatrix,
+    n_sampled: int,
     rng: np.random.Generator,
 ) -> _Sample:
     """All held-out pairs, the others with the highest scores for `given`, and some of the rest."""
     n_items, n_known = histories.shape[1], np.diff(histories.indptr)
     n_given = np.maximum(np.diff(given.indptr), 1)
-    share = min(1.0, N_PAIRS / 2 / (histories.shape[0] * n_items))
+    share = min(1.0, n_sampled / 2 / (histories.shape[0] * n_items))
     parts = []
     for rows in blocks(histories.shape[0], n_items, _BLOCK_BYTES):
         logits = np.asarray(scorer.scores(given[rows]), dtype=np.float64)

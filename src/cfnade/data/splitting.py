@@ -18,7 +18,7 @@ HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
 sessions, events that belong together, such as a basket."""
 
 MIN_ITEMS = 5  # users with fewer stay whole in train: one item less would leave too little
-_DENSE_UP_TO = 5_000  # items: all their pairs are counted at once, 100 MB
+_DENSE_UP_TO = 5_000  # items whose pairs are counted at once, 100 MB; only faster
 _MOST_ITEMS = 3_000  # of one user, sampled from more: their pairs take 150 MB
 _PSEUDO_COUNT = 1.0  # added to the expected watchers: two rare items that meet once prove little
 _LEAST_LIFT = 0.2  # added to every lift: items that never meet have a finite logarithm

@@ -138,9 +138,8 @@ def extend(
         weights["output_bias"] = weights["output_bias"] + tilt
         if keeps_known:
             weights["output_bias"][:n_known] = before.weights["output_bias"]  # to the bit
-        has_most = not keeps_known and all(counts.nnz >= d.get("n_pairs", 0) for d in seen)
         if config.n_neighbours:
-            n_kept = 0 if has_most else n_known
+            n_kept = n_known if keeps_known or not plan.has_most_pairs(seen) else 0
             weights |= _neighbours(before, rated, plan, readout, n_kept)
     return Extended(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
 

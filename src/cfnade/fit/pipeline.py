@@ -22,7 +22,7 @@ from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
-from cfnade.fit.plan import FitPlan, validation_users
+from cfnade.fit.plan import FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import evaluate
 from cfnade.metrics.formulas import cost_of
@@ -47,13 +47,11 @@ tail."""
 
 
 def hold_out_validation(
-    known: CountMatrix, settings: FitSettings
+    known: CountMatrix, settings: FitSettings, n_users: int
 ) -> tuple[CountMatrix, CountMatrix | None]:
-    """Split counts into what to train on and what to stop early on, if there is enough."""
+    """Split counts into what to train on and what to stop early on, of at most `n_users`."""
     share, by = settings.validation_share, settings.validation_by
-    train, held_out = hold_out(
-        known, share=share, by=by, n_users=validation_users(known.shape[0]), rng=settings.seed
-    )
+    train, held_out = hold_out(known, share=share, by=by, n_users=n_users, rng=settings.seed)
     if held_out.nnz == 0:
         if share > 0:
             kind = "items with a single event" if by == "sessions" else "items"
@@ -283,7 +281,9 @@ class _Fitting:
         """
         train_counts, held_out = known, validation
         if validation is None:
-            train_counts, held_out = hold_out_validation(known, self.settings)
+            train_counts, held_out = hold_out_validation(
+                known, self.settings, self.plan.validation_users
+            )
         part = self._part(train_counts)
         judge = None
         if held_out is not None:
@@ -409,5 +409,10 @@ def calibrate(
     )
     mean = float(likes.mean()) if likes.size else 1.0
     return fit_calibrator(
-        scorer, histories, held_out, mean_confidence=mean, more_missing=more_missing
+        scorer,
+        histories,
+        held_out,
+        mean_confidence=mean,
+        more_missing=more_missing,
+        max_users=calibration_users(histories.shape[1]),
     )

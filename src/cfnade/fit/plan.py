@@ -33,6 +33,9 @@ N_UPDATES, LEAST_EPOCHS, MOST_EPOCHS = 500, 3, 25
 """Updates from a start from factors, while the step size falls to 0. At least so many epochs; at
 most so many where items have few watchers, as more would overfit."""
 
+MOST_CALIBRATION_USERS, LEAST_CALIBRATION_USERS, CALIBRATION_PAIRS = 2_000, 200, 30_000_000
+"""Users that the calibrator is fitted on: at most and at least; and their pairs with items."""
+
 WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE = 130, 0.03
 """Watchers per item, or their share of all users, from which items need little regularisation."""
 
@@ -227,7 +230,7 @@ class FitPlan:
             if direct is None
             else regression_bytes(n_users, n_items, n_pairs, direct.n_candidates, direct.max_users),
             n_factors=0 if factors is None else factors.n_factors,
-            judged_users=validation_users(n_users),
+            judged_users=_validation_users(n_users),
         )
         if limit is not None:
             memory = memory.within(limit)
@@ -264,9 +267,9 @@ class FitPlan:
         return n_threads if n_logits >= SEVERAL_THREADS_LOGITS else 1
 
     @property
-    def n_validation_users(self) -> int:
-        """Users to hold out from at most."""
-        return validation_users(self.n_users)
+    def validation_users(self) -> int:
+        """Users to hold out from for validation at most."""
+        return _validation_users(self.n_users)
 
     @property
     def rows_per_look(self) -> int:
@@ -283,14 +286,14 @@ class FitPlan:
             "direct path": 0.0,
             "factors": 0.0,
             "training": training.max_epochs * n_updates * training.batch_size * product,
-            "readout": 1e-6 * self.n_validation_users * n_items,
+            "readout": 7e-6 * self.validation_users * n_items,
             "calibration": 20.0,
         }
         if self.direct is not None:
             stages["direct path"] = 2e-8 * n_items * self.direct.n_candidates**3
         if self.factors is not None:
             n_rows = min(self.n_users, self.factors.max_users) + n_items
-            stages["factors"] = 3e-7 * n_rows * self.factors.n_factors**2
+            stages["factors"] = 1.2e-7 * n_rows * self.factors.n_factors**2
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
         return stages | {"direct path again": stages["direct path"]}
@@ -303,6 +306,13 @@ class FitPlan:
             "item_l2": (l2 / 4, l2, 4 * l2),
             "max_epochs": (max(1, n_epochs // 2), n_epochs, 2 * n_epochs),
         }
+
+    def has_most_pairs(self, seen: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether no data seen before, by their fingerprints, have more pairs than these.
+
+        If so, more data replace the direct neighbours of the known items.
+        """
+        return all(self.n_pairs >= data.get("n_pairs", 0) for data in seen)
 
     def lines(self) -> list[str]:
         """The plan in a few readable lines."""
@@ -343,7 +353,7 @@ class FitPlan:
         )
 
 
-def validation_users(n_users: int) -> int:
+def _validation_users(n_users: int) -> int:
     """Users to hold out from at most, of so many."""
     return min(VALIDATION_USERS, max(1, int(VALIDATION_USER_SHARE * n_users)))
 
@@ -406,6 +416,12 @@ def _direct(readout: Readout, n_items: int) -> DirectPlan:
     is_dense = n_items <= DENSE_MAX_ITEMS
     n_candidates = max(100 if is_dense else 200, readout.direct_neighbours or 0)
     return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)
+
+
+def calibration_users(n_items: int) -> int:
+    """Users to fit the calibrator on at most."""
+    affordable = CALIBRATION_PAIRS // n_items
+    return min(MOST_CALIBRATION_USERS, max(LEAST_CALIBRATION_USERS, affordable))
 
 
 def recommending_block(n_users: int, n_pairs: int, n: int, model: ModelConfig, limit: int) -> int:
