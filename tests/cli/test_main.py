@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -54,6 +56,7 @@ def test_a_command_that_does_not_exist_ends_in_one_line_and_exit_code_2(capsys):
         (PermissionError(errno.EACCES, "not allowed", "x.csv"), 2, "not allowed: x.csv"),
         (OSError(errno.ENOSPC, "disk full", "x.csv"), 1, "disk full: x.csv"),
         (ZeroDivisionError("why"), 1, "ZeroDivisionError: why (set CFNADE_DEBUG=1 to see where)"),
+        (KeyboardInterrupt(), 130, "interrupted"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
@@ -66,3 +69,11 @@ def test_the_exit_code_says_what_kind_of_error_it_was(
     monkeypatch.setattr(cmd_data, "describe", fail)
     assert run(["data", "describe", str(events)]) == code
     assert last_error(capsys) == f"cfnade: {message}"
+
+
+def test_a_reader_that_has_ended_is_no_error(events):
+    command = [sys.executable, "-m", "cfnade", "data", "describe", str(events), "--json", "-"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == ("", 0)
