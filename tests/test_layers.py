@@ -1,4 +1,7 @@
-"""Imports point up this list: a package may import those above it, never those below."""
+"""Imports point up this list: a package may import those above it, never those below.
+
+Also: names are unique, and `tests/` mirrors the source.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,12 @@ LAYERS = [
     "__init__ __main__",
 ]
 SOURCE = Path(cfnade.__file__).parent
+TESTS = Path(__file__).parent
+UNMIRRORED = {
+    "__init__.py": "names to import from elsewhere; test_public_api.py tests the package's own",
+    "__main__.py": "one call; tests that start `python -m cfnade` run it",
+}
+"""Files without a test file of their own, and why."""
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names.split()}
 
 
@@ -80,3 +89,9 @@ def test_no_two_public_classes_have_the_same_name():
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_module_has_a_test_file_in_the_same_place():
+    places = {path.relative_to(SOURCE) for path in SOURCE.rglob("*.py")}
+    mirrored = [place for place in places if place.name not in UNMIRRORED]
+    assert [p for p in mirrored if not (TESTS / p.parent / f"test_{p.name}").exists()] == []

@@ -10,7 +10,6 @@ from cfnade.answer import filters
 from cfnade.answer.filters import ItemSets, item_sets, rule_out, stack, top_items
 from cfnade.data.catalogue import Catalogue
 from cfnade.errors import DataError
-from cfnade.scorer import blocks
 
 LETTERS = Catalogue(np.array(["a", "b", "c", "d"], dtype=object))
 MASK = np.array([[True, False, False, True], [False, False, True, False]])
@@ -128,12 +127,6 @@ def test_top_items_of_many_chunks_equal_a_plain_sort_too(seed, n, n_values):
     scores[1] = -np.inf
     scores[1, 5] = 1.0  # one candidate alone
     assert [top.tolist() for top in top_items(scores, n)] == [plain_sort(s, n) for s in scores]
-
-
-def test_blocks_cover_all_rows_within_the_memory_allowed():
-    assert list(blocks(7, 10, 4 * 10 * 3)) == [slice(0, 3), slice(3, 6), slice(6, 7)]
-    assert list(blocks(2, 1000, 4 * 10 * 3)) == [slice(0, 1), slice(1, 2)]  # one row at least
-    assert list(blocks(0, 10)) == []
 
 
 def test_answers_of_one_length_are_stacked_others_kept_apart():

@@ -118,13 +118,6 @@ def test_without_implicit_it_says_how_to_install_it(monkeypatch):
 # The start -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ratings() -> csr_array:
-    counts = random_counts(40, N_ITEMS)
-    counts.data = counts.data / counts.data.max()
-    return counts
-
-
 def drawn(n_hidden: int, **settings):
     network = random_numpy_network(N_ITEMS, n_hidden, n_neighbours=0, **settings)
     return network.weights, network.config

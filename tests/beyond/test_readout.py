@@ -19,16 +19,9 @@ from cfnade.beyond.readout import (
 from cfnade.data.ratings import popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.model.inference import direct_weight
-from tests.networks import random_counts, random_numpy_network
+from tests.networks import random_numpy_network
 
 N_ITEMS = 20
-
-
-@pytest.fixture
-def ratings():
-    counts = random_counts(40, N_ITEMS)
-    counts.data = counts.data / counts.data.max()
-    return counts
 
 
 @pytest.fixture

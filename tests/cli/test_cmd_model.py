@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cfnade.cli.main import run
-
-KEPT = Path(__file__).parent.parent / "storage" / "artifacts" / "v1"
+from tests.storage.saved import KEPT
 
 
 @pytest.fixture

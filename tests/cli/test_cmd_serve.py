@@ -12,7 +12,7 @@ import pytest
 
 from cfnade.cli.main import run
 from tests.markdown_examples import ROOT
-from tests.serve.running import KEPT
+from tests.storage.saved import KEPT
 
 
 def line_of(capsys):

@@ -8,42 +8,32 @@ import subprocess
 import sys
 import time
 
-import pandas as pd
 import pytest
 
 from cfnade.cli.main import run
 from cfnade.fit.settings import read_settings
-from tests.networks import group_counts
+from tests.cli.helpers import set_options
 
 pytest.importorskip("optuna")
 
-QUICK = ["--set", "n_hidden=8", "--set", "max_epochs=4", "--search", "alpha,learning-rate"]
+QUICK = [*set_options(n_hidden=8, max_epochs=4), "--search", "alpha,learning-rate"]
 
 
 @pytest.fixture(scope="module")
-def plays(tmp_path_factory):
-    pairs = group_counts().tocoo()
-    frame = pd.DataFrame({"user": pairs.row, "item": pairs.col, "count": pairs.data})
-    path = tmp_path_factory.mktemp("data") / "plays.csv"
-    frame.to_csv(path, index=False)
-    return path
-
-
-@pytest.fixture(scope="module")
-def tuned(plays, tmp_path_factory):
+def tuned(events, tmp_path_factory):
     out = tmp_path_factory.mktemp("tuned") / "settings.toml"
     table = out.with_name("trials.json")
-    arguments = ["tune", str(plays), "--out", str(out), *QUICK, "--trials", "3"]
+    arguments = ["tune", str(events), "--out", str(out), *QUICK, "--trials", "3"]
     assert run([*arguments, "--json", str(table)]) == 0
     return out
 
 
-def test_tune_writes_settings_that_fit_reads(tuned, plays, tmp_path, capsys):
+def test_tune_writes_settings_that_fit_reads(tuned, events, tmp_path, capsys):
     outcome = json.loads(tuned.with_name("trials.json").read_text())
-    assert outcome["dataset"] == "plays" and len(outcome["trials"]) == 3
+    assert outcome["dataset"] == "events" and len(outcome["trials"]) == 3
     assert outcome["best"]["settings"].keys() == {"alpha", "learning_rate"}
     out = tmp_path / "model"
-    fit = ["fit", str(plays), "--settings", str(tuned), "--out", str(out)]
+    fit = ["fit", str(events), "--settings", str(tuned), "--out", str(out)]
     assert run([*fit, "--set", "n_hidden=4"]) == 0
     settings = json.loads((out / "model.json").read_text())["settings"]
     for name, value in outcome["best"]["settings"].items():
@@ -51,8 +41,8 @@ def test_tune_writes_settings_that_fit_reads(tuned, plays, tmp_path, capsys):
     assert settings["n_hidden"] == 4 and settings["max_epochs"] == 4
 
 
-def test_the_table_shows_the_best_trials_and_the_recipe(tuned, plays, capsys):
-    arguments = ["tune", str(plays), "--out", str(tuned), *QUICK, "--trials", "3", "--resume"]
+def test_the_table_shows_the_best_trials_and_the_recipe(tuned, events, capsys):
+    arguments = ["tune", str(events), "--out", str(tuned), *QUICK, "--trials", "3", "--resume"]
     assert run(arguments) == 0
     shown = capsys.readouterr()
     assert "3 settings tried, 0 pruned" in shown.out
@@ -60,8 +50,8 @@ def test_the_table_shows_the_best_trials_and_the_recipe(tuned, plays, capsys):
     assert f"wrote {tuned}" in " ".join(shown.err.split())
 
 
-def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, plays, capsys):
-    arguments = ["evaluate", str(plays), "--settings", str(tuned), "--json", "-"]
+def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, events, capsys):
+    arguments = ["evaluate", str(events), "--settings", str(tuned), "--json", "-"]
     assert run(arguments) == 0
     results = json.loads(capsys.readouterr().out)["results"]
     (ours,) = (result for result in results if result["model"] == "cfnade")
@@ -79,15 +69,15 @@ def test_evaluate_takes_the_file_and_refuses_a_split_that_was_seen(tuned, plays,
         (["--start-from", "model"], "--settings does not go with --start-from"),
     ],
 )
-def test_wrong_use_of_the_file_is_refused(tuned, plays, tmp_path, capsys, options, message):
-    fit = ["fit", str(plays), "--out", str(tmp_path / "x"), "--settings", str(tuned)]
+def test_wrong_use_of_the_file_is_refused(tuned, events, tmp_path, capsys, options, message):
+    fit = ["fit", str(events), "--out", str(tmp_path / "x"), "--settings", str(tuned)]
     assert run([*fit, *options]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_interrupted_search_leaves_settings_and_goes_on(plays, tmp_path):
+def test_an_interrupted_search_leaves_settings_and_goes_on(events, tmp_path):
     out = tmp_path / "settings.toml"
-    command = [sys.executable, "-m", "cfnade", "tune", str(plays), "--out", str(out), *QUICK]
+    command = [sys.executable, "-m", "cfnade", "tune", str(events), "--out", str(out), *QUICK]
     process = subprocess.Popen(
         [*command, "--trials", "100000"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

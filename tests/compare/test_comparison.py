@@ -12,13 +12,10 @@ from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
 from cfnade.compare.registry import CONTENDERS, cfnade, contender
 from cfnade.data.datasets import complete_journey
-from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.formulas import DEFAULT_METRICS
 from tests.compare.outcomes import result
-from tests.networks import group_counts
-
-SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
+from tests.networks import SMALL
 
 
 def small_contenders() -> dict:
@@ -35,11 +32,6 @@ def small_contenders() -> dict:
         ),
         "cfnade": cfnade(grid={"alpha": (3.0, 30.0)}, start=SMALL),
     }
-
-
-@pytest.fixture(scope="module")
-def data() -> Interactions:
-    return Interactions.from_matrix(group_counts())
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from cfnade.baselines import IALS, IMF
 from cfnade.compare.contender import Contender
-from cfnade.compare.protocol import Protocol
-from cfnade.data.interactions import Interactions
 from cfnade.metrics.search import Search, Trial
-from tests.networks import group_counts
-
-
-@pytest.fixture(scope="module")
-def protocol() -> Protocol:
-    return Protocol(Interactions.from_matrix(group_counts()))
 
 
 def test_the_stop_with_the_lowest_mpr_is_chosen_and_fitted_for_as_long(protocol) -> None:

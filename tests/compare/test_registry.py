@@ -24,15 +24,9 @@ from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError
 from cfnade.metrics.search import Validation
-from tests.networks import group_counts
+from tests.networks import SMALL, group_counts
 
-SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
 BASELINES = [name for name in CONTENDERS if not name.startswith("cfnade")]
-
-
-@pytest.fixture(scope="module")
-def protocol() -> Protocol:
-    return Protocol(Interactions.from_matrix(group_counts()))
 
 
 @pytest.mark.parametrize("name", [n for n in BASELINES if n not in ("random", "popularity")])

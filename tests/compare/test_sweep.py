@@ -6,16 +6,8 @@ import pytest
 
 from cfnade.compare.registry import contender
 from cfnade.compare.sweep import sweep
-from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
-from tests.networks import group_counts
-
-SMALL = {"n_hidden": 8, "max_epochs": 8, "learning_rate": 0.02, "batch_size": 16}
-
-
-@pytest.fixture(scope="module")
-def data() -> Interactions:
-    return Interactions.from_matrix(group_counts())
+from tests.networks import SMALL
 
 
 def test_a_sweep_has_a_point_for_each_model_and_alpha(data):

@@ -21,11 +21,6 @@ QUICK = {"changes": SMALL, "search": ["alpha", "learning_rate"], "n_trials": 9}
 
 
 @pytest.fixture(scope="module")
-def data() -> Interactions:
-    return Interactions(group_counts(), np.arange(60), np.arange(20))
-
-
-@pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """A search that was never interrupted."""
     return tune(data, tmp_path_factory.mktemp("whole") / "settings.toml", **QUICK)

@@ -11,7 +11,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from cfnade.serve.loaded import load
-from tests.serve.running import KEPT, running
+from tests.serve.running import running
+from tests.storage.saved import KEPT
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).parent.parent / "storage" / "artifacts" / "v1"
-
 
 def _refuse(word: str) -> None:
     raise AssertionError(f"{word} is not JSON")
@@ -93,24 +91,6 @@ def running(model: Path, log: Path, *options: str) -> Iterator[Running]:
         if process.poll() is None:
             process.kill()
             process.wait()
-
-
-async def ask_app(app: Any, method: str, path: str, body: bytes = b"") -> Answer:
-    """Ask an application that runs in this process, without a socket."""
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http", "method": method, "path": path, "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
-    }  # fmt: skip
-    await app(scope, receive, send)
-    return Answer(sent[0]["status"], http.client.HTTPMessage(), sent[1]["body"])
 
 
 def is_up(service: Running) -> bool:

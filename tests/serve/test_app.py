@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import re
 import shutil
 import signal
 import socket
@@ -13,17 +12,16 @@ import threading
 import time
 
 import numpy as np
-import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.serve import app as application
-from cfnade.serve.loaded import LoadedModel, load
-from cfnade.serve.problems import as_json
-from cfnade.serve.service_settings import RequestLimits, ServeSettings
+from cfnade.serve.loaded import load
+from cfnade.serve.service_settings import RequestLimits
 from cfnade.serve.wire import RecommendRequest
 from cfnade.storage.folder import save_artifact
-from tests.serve.running import KEPT, ask_app, running, wait_for
-from tests.storage.saved import random_artifact
+from tests.serve.in_process import ask_app, unwatched
+from tests.serve.running import running, wait_for
+from tests.storage.saved import KEPT, random_artifact
 
 HISTORY = {"film-1": 3, "film-4": 1}
 
@@ -71,93 +69,9 @@ def test_the_model_is_described(service):
     assert told["refused"] is None and told["limits"]["n"] == 100 and not told["is_calibrated"]
 
 
-def test_health_and_figures(service):
+def test_health(service):
     assert service.get("/healthz").json == {"status": "ok"}
     assert service.get("/readyz").json == {"status": "ready"}
-    service.post("/v1/recommend", {"history": {"who-is-this": 1}})
-    service.get("/v1/items?q=who-is-this")
-    figures = service.get("/metrics")
-    assert figures.headers["content-type"].startswith("text/plain")
-    text = figures.body.decode()
-    for expected in [
-        r'cfnade_requests_total{path="/v1/recommend",status="200"} \d',
-        r'cfnade_request_seconds_bucket{le="0.01",path="/v1/recommend"} \d',
-        r"cfnade_answered_together_count \d",
-        r"cfnade_unknown_items_total [1-9]",
-        r'cfnade_models_total{outcome="loaded"} 1.0',
-        r"cfnade_model_items 12.0",
-    ]:
-        assert re.search(expected, text), expected
-    assert "who-is-this" not in text
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "code"),
-    [
-        ("POST", "/v1/recommend", b"{", 400, "invalid_json"),
-        ("POST", "/v1/recommend", b"\xff", 400, "invalid_json"),
-        ("POST", "/v1/recommend", b"", 400, "invalid_json"),
-        ("POST", "/v1/recommend", b"[1]", 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"n": 0}, 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"n": 101}, 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"n": "3"}, 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"histroy": {}}, 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"history": ["film-0"]}, 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"history": {"film-0": -1}}, 422, "invalid_request"),
-        ("POST", "/v1/recommend", b'{"history": {"film-0": NaN}}', 422, "invalid_request"),
-        ("POST", "/v1/recommend", b'{"history": {"film-0": 1e999}}', 422, "invalid_request"),
-        ("POST", "/v1/recommend", {"disliked": {"film-0": 0.5}}, 422, "invalid_request"),
-        ("POST", "/v1/explain", {"disliked": {"film-0": 1e300}, "item": "film-1"}, 422,
-         "invalid_request"),
-        ("POST", "/v1/recommend", {"history": {str(k): 1 for k in range(1001)}}, 422,
-         "invalid_request"),
-        ("POST", "/v1/recommend", {"history": {"film-0": 1}, "disliked": ["film-0"]}, 409,
-         "liked_and_disliked"),
-        ("POST", "/v1/recommend:batch", {"requests": [{}] * 65}, 422, "invalid_request"),
-        ("POST", "/v1/recommend:batch", {"requests": [{}, {"n": 0}]}, 422, "invalid_request"),
-        ("POST", "/v1/similar", {"item": "gone"}, 404, "unknown_item"),
-        ("POST", "/v1/explain", {"item": "gone"}, 404, "unknown_item"),
-        ("GET", "/v1/items?n=many", None, 422, "invalid_request"),
-        ("GET", f"/v1/items?q={'x' * 201}", None, 422, "invalid_request"),
-        ("GET", "/v1/items?sort=up", None, 422, "invalid_request"),
-        ("GET", "/v1/items?n=1&n=2", None, 422, "invalid_request"),
-        ("GET", "/nowhere", None, 404, "not_found"),
-        ("GET", "/page/../settings.py", None, 404, "not_found"),
-        ("GET", "/v1/recommend", None, 405, "method_not_allowed"),
-        ("DELETE", "/v1/items", None, 405, "method_not_allowed"),
-    ],
-)  # fmt: skip
-def test_every_error_is_json_with_a_code_a_message_and_what_to_do(
-    service, method, path, body, status, code
-):
-    answer = service.ask(method, path, body)
-    assert (answer.status, answer.code) == (status, code)
-    assert b"Traceback" not in answer.body
-
-
-def test_a_fault_in_a_batch_is_told_with_its_place(service):
-    answer = service.post("/v1/recommend:batch", {"requests": [{}, {"n": 0}]})
-    assert answer.json["error"]["message"].startswith("requests.1.n: ")
-
-
-def test_a_body_that_is_not_said_to_be_json_or_too_large_is_refused(service):
-    form = {"content-type": "application/x-www-form-urlencoded"}
-    assert service.post("/v1/recommend", b"a=1", **form).code == "not_json"
-    large = b" " * (RequestLimits().body_bytes + 1)
-    assert service.post("/v1/recommend", large).code == "body_too_large"
-    chunks = (b" " * 65536 for _ in range(40))  # of a length that is not told before
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
-    try:
-        connection.request(
-            "POST", "/v1/recommend", chunks, {"content-type": "application/json"},
-            encode_chunked=True,
-        )  # fmt: skip
-        assert connection.getresponse().status == 413
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # refused before all of it was sent
-    finally:
-        connection.close()
-    assert service.get("/healthz").status == 200
 
 
 def test_nothing_of_a_request_is_in_the_log(folder, tmp_path):
@@ -168,35 +82,6 @@ def test_nothing_of_a_request_is_in_the_log(folder, tmp_path):
         service.get("/private-path")
     log = service.log.read_text()
     assert "serving" in log and "private" not in log and "127.0.0.1 -" not in log
-
-
-def test_an_unforeseen_failure_is_json_and_the_log_tells_where_but_not_what(
-    loaded, monkeypatch, caplog
-):
-    def fail(loaded, asked):
-        raise KeyError("private-film")
-
-    monkeypatch.setattr(LoadedModel, "recommend", fail)
-    service = unwatched(monkeypatch, loaded)
-    answer = asyncio.run(ask_app(application.build_app(service), "POST", "/v1/recommend", b"{}"))
-    service.batcher.close()
-    assert (answer.status, answer.code) == (500, "internal_error")
-    assert "KeyError at" in caplog.text and "private" not in caplog.text
-
-
-def unwatched(monkeypatch, loaded, **settings):
-    """A service in this process."""
-    monkeypatch.setattr(application, "ModelSource", lambda folder, told: Source(loaded))
-    return application.Service(ServeSettings(KEPT, **settings))
-
-
-class Source:
-    """A model without a folder to watch."""
-
-    refused = None
-
-    def __init__(self, current):
-        self.current = current
 
 
 def test_everything_that_waits_counts_and_one_more_is_turned_away(monkeypatch, loaded):
@@ -285,41 +170,6 @@ def test_the_document_is_made_once_for_each_model(monkeypatch, loaded, tmp_path,
     assert made[0][0].startswith("film-") and made[1][0].startswith("film ")
 
 
-def test_a_client_that_hangs_up_is_no_failure_of_the_service(folder, tmp_path):
-    with running(folder, tmp_path / "log.txt") as service:
-        with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
-            client.sendall(
-                b"POST /v1/recommend HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-                b"content-length: 1000\r\n\r\n{"
-            )
-            time.sleep(0.2)  # it is being read
-        counted = 'requests_total{path="/v1/recommend",status="499"} 1.0'
-        wait_for(lambda: counted in service.get("/metrics").body.decode())
-    assert "failed" not in service.log.read_text()
-
-
-def test_what_is_no_number_never_leaves_as_json():
-    assert as_json({"a": [float("nan"), float("inf"), 1.5]}) == b'{"a":[null,null,1.5]}'
-
-
-def test_the_key_is_asked_for_where_it_matters(folder, tmp_path):
-    (tmp_path / "key").write_text("s3cret\n")
-    options = ["--api-key-file", str(tmp_path / "key")]
-    with running(folder, tmp_path / "log.txt", *options) as service:
-        for path in ("/v1/model", "/metrics"):
-            refused = service.get(path)
-            assert (refused.status, refused.code) == (401, "unauthorized")
-            assert refused.headers["www-authenticate"] == "Bearer"
-            assert service.get(path, authorization="Bearer wrong").status == 401
-            assert service.get(path, authorization="Bearer s3cret").status == 200
-            assert service.get(path, **{"x-api-key": "s3cret"}).status == 200
-        assert service.post("/v1/recommend", {}).status == 401
-        for path in ("/", "/healthz", "/readyz", "/openapi.json"):
-            assert service.get(path).status == 200
-        told = service.get("/openapi.json").json["paths"]["/v1/model"]["get"]
-        assert "401" in told["responses"] and told["security"]
-
-
 def test_other_origins_may_ask_only_if_they_are_named(folder, tmp_path, service):
     ask = {"origin": "https://shop.example", "access-control-request-method": "POST"}
     assert service.ask("OPTIONS", "/v1/recommend", headers=ask).status == 405
@@ -331,21 +181,6 @@ def test_other_origins_may_ask_only_if_they_are_named(folder, tmp_path, service)
         assert answer.headers["access-control-allow-origin"] == "https://shop.example"
         other = open_service.post("/v1/recommend", {}, origin="https://else.example")
         assert "access-control-allow-origin" not in other.headers
-
-
-def test_the_page_asks_no_other_host_and_is_not_sent_twice(service):
-    page = service.get("/")
-    assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    files = set(re.findall(r'(?:href|src)="(page/[^"]+)"', page.body.decode()))
-    assert {"page/main.js", "page/style.css", "page/icon.svg"} <= files
-    for name in files:
-        sent = service.get(f"/{name}")
-        assert sent.status == 200
-        again = service.get(f"/{name}", **{"if-none-match": sent.headers["etag"]})
-        assert again.status == 304 and not again.body
-        outside = re.sub(rb"http://www\.w3\.org/2000/svg", b"", sent.body)
-        assert b"://" not in outside
 
 
 def test_sighup_takes_over_a_new_model_and_refuses_a_bad_one(folder, tmp_path):

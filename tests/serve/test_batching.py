@@ -15,6 +15,18 @@ def make(answer, **limits):
     return Batcher(answer, **{"most_together": 4, "most_waiting": 100, **limits})
 
 
+class Gated:
+    """Answers with what was asked, as soon as its gate is open."""
+
+    def __init__(self):
+        self.passes, self.gate = [], threading.Event()
+
+    def __call__(self, asked):
+        self.passes.append(asked)
+        self.gate.wait(60)
+        return asked
+
+
 def is_full(batcher):
     try:
         batcher.check_room()
@@ -69,23 +81,18 @@ def test_the_event_loop_goes_on_while_answers_are_computed():
 
 
 def test_one_more_than_may_wait_is_turned_away():
-    gate, is_busy = threading.Event(), threading.Event()
-
-    def answer(asked):
-        is_busy.set()
-        gate.wait(60)
-        return asked
+    answer = Gated()
 
     async def main():
         batcher = make(answer, most_waiting=2)
         tasks = [asyncio.create_task(batcher.ask(1))]
-        await until(is_busy.is_set)
+        await until(lambda: answer.passes)
         tasks += [asyncio.create_task(batcher.ask(k)) for k in (2, 3)]
         await asyncio.sleep(0)
         assert is_full(batcher)
         with pytest.raises(RequestError) as refused:
             await batcher.ask(4)
-        gate.set()
+        answer.gate.set()
         assert await asyncio.gather(*tasks) == [[1], [2], [3]]
         assert not is_full(batcher)
         batcher.close()
@@ -120,26 +127,21 @@ def test_an_error_reaches_who_asked_and_nobody_else():
 
 def passes_of(asks, **limits):
     """The passes in which askers are answered who come while another is."""
-    passes, gate = [], threading.Event()
-
-    def answer(asked):
-        passes.append(asked)
-        gate.wait(60)
-        return asked
+    answer = Gated()
 
     async def main():
         batcher = make(answer, **limits)
         tasks = [asyncio.create_task(batcher.ask(0))]
-        await until(lambda: passes)
+        await until(lambda: answer.passes)
         tasks += [asyncio.create_task(batcher.ask(*asked)) for asked in asks]
         await asyncio.sleep(0)
-        gate.set()
+        answer.gate.set()
         answers = await asyncio.gather(*tasks)
         batcher.close()
         assert answers == [[0], *map(list, asks)]
 
     asyncio.run(main())
-    return passes[1:]
+    return answer.passes[1:]
 
 
 def test_somebody_with_many_requests_takes_turns_with_the_others():
@@ -154,28 +156,23 @@ def test_a_pass_holds_no_more_than_it_may_cost():
 
 
 def test_who_has_gone_before_their_turn_is_not_computed_for():
-    gate, seen = threading.Event(), []
-
-    def answer(asked):
-        seen.extend(asked)
-        gate.wait(60)
-        return asked
+    answer = Gated()
 
     async def main():
         batcher = make(answer)
         tasks = [asyncio.create_task(batcher.ask(name)) for name in ("first",)]
-        await until(lambda: seen)
+        await until(lambda: answer.passes)
         gone = asyncio.create_task(batcher.ask("gone", "gone"))
         tasks.append(asyncio.create_task(batcher.ask("stays")))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
-        gate.set()
+        answer.gate.set()
         await asyncio.gather(*tasks)
         batcher.close()
 
     asyncio.run(main())
-    assert seen == ["first", "stays"]
+    assert answer.passes == [["first"], ["stays"]]
 
 
 @pytest.mark.parametrize("way", ["run", "run_beside"])
@@ -200,21 +197,16 @@ def test_other_work_counts_among_what_waits(way):
 
 
 def test_someone_who_left_does_not_disturb_the_others():
-    gate, is_busy = threading.Event(), threading.Event()
-
-    def answer(asked):
-        is_busy.set()
-        gate.wait(60)
-        return asked
+    answer = Gated()
 
     async def main():
         batcher = make(answer)
         gone = asyncio.create_task(batcher.ask("gone"))
         stays = asyncio.create_task(batcher.ask("stays"))
-        await until(is_busy.is_set)
+        await until(lambda: answer.passes)
         gone.cancel()
         await asyncio.sleep(0)
-        gate.set()
+        answer.gate.set()
         assert await stays == ["stays"]
         batcher.close()
 

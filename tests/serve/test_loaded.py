@@ -19,7 +19,7 @@ from cfnade.serve.wire import (
     RecommendRequest,
     SimilarRequest,
 )
-from tests.serve.running import KEPT
+from tests.storage.saved import KEPT
 
 FILMS = [f"film-{k}" for k in range(12)]
 

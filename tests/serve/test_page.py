@@ -12,7 +12,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, hold_out
-from tests.serve.running import KEPT, running
+from tests.serve.running import running
+from tests.storage.saved import KEPT
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api")

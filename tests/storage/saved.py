@@ -17,6 +17,9 @@ from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.encoding import weight_shapes
 from cfnade.storage.folder import Artifact
 
+KEPT = Path(__file__).parent / "artifacts" / "v1"
+"""A trained model in the present format: twelve films in three groups."""
+
 
 def random_artifact(rng: np.random.Generator, **settings: Any) -> Artifact:
     """Random weights and counts; one item has no watchers, counts are whole and broken."""

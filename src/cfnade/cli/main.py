@@ -62,7 +62,9 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; any error is printed in one line."""
     try:
         with limited_threads():
-            return int(app(arguments, standalone_mode=False, prog_name="cfnade") or 0)
+            code = int(app(arguments, standalone_mode=False, prog_name="cfnade") or 0)
+        sys.stdout.flush()  # notice here that a reader has ended, not when Python exits
+        return code if code != 130 else _fail("interrupted", code)  # typer returns it for Ctrl-C
     except (DataError, ConfigError, ArtifactError) as error:
         return _fail(str(error), 2)
     except CfnadeError as error:
@@ -71,7 +73,9 @@ def run(arguments: list[str]) -> int:
         return _fail("interrupted", 130)
     except typer.Exit as stop:
         return stop.exit_code
-    except BrokenPipeError:  # a reader such as `head` has ended
+    except (BrokenPipeError, SystemExit) as error:  # a reader such as `head` has ended
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise  # by somebody else than typer, which exits if a reader has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a path that cannot be read or written, or a full disk

@@ -45,14 +45,3 @@ def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
     done = cfnade(cluster, "scale", "score", model, "--data", ready, "--out", out, "-n", 3)
     assert done.returncode == 0, done.stderr
     assert "n users" in done.stdout and "400" in done.stdout
-
-
-def test_wrong_use_ends_in_one_line(capsys, tmp_path):
-    assert cli.run(["scale", "train", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
-    assert "is not a prepared folder" in capsys.readouterr().err
-    wrong = ["scale", "train", str(tmp_path), "--out", str(tmp_path / "m"), "--master", "x"]
-    assert cli.run(wrong) == 2
-    assert "need --spark-processes" in capsys.readouterr().err
-    wrong = ["scale", "prepare", "x.csv", "--out", str(tmp_path / "m"), "--conf", "nonsense"]
-    assert cli.run(wrong) == 2
-    assert "--conf takes NAME=VALUE" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""`cfnade fit` as a user meets it: a new model, more data, what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from cfnade.cli.main import run
+from tests.cli.helpers import QUICK, check_refused, recommended, set_options
+from tests.networks import group_counts
+
+
+def test_fit_saves_a_model_and_leaves_no_checkpoint(model):
+    assert sorted(path.name for path in model.parent.iterdir()) == ["model"]
+    described = json.loads((model / "model.json").read_text())
+    assert described["settings"]["n_hidden"] == 8
+    assert described["data"]["n_users"] == 60
+
+
+def test_plan_says_what_a_fit_would_do_and_stops(events, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert run(["fit", str(events), "--plan", "--out", str(out), *QUICK]) == 0
+    assert "60 users" in capsys.readouterr().out
+    assert not out.exists()
+
+
+@pytest.fixture(scope="module")
+def more_events(tmp_path_factory):
+    """The same people, who have two titles more."""
+    pairs = group_counts().tocoo()
+    new = pd.DataFrame({"user_id": range(60), "item_id": [f"new{k % 2}" for k in range(60)]})
+    known = pd.DataFrame({"user_id": pairs.row, "item_id": [f"i{k}" for k in pairs.col]})
+    path = tmp_path_factory.mktemp("more") / "more.csv"
+    pd.concat([known, new]).to_csv(path, index=False)
+    return path
+
+
+def test_fit_goes_on_from_a_model_with_more_data(model, more_events, tmp_path, capsys):
+    out = tmp_path / "second"
+    base = ["fit", str(more_events), "--start-from", str(model), "--out"]
+    assert run([*base, str(out), "--epochs", "2", "--train", "new"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 new items: trained for 2 epochs more, 22 items in all" in told
+    described = json.loads((out / "model.json").read_text())
+    assert described["settings"]["n_hidden"] == 8 and described["network"]["n_items"] == 22
+    assert described["training"]["partial_fits"][0]["train"] == "new"
+    # in its own place as well, though its weights are mapped from there
+    assert run(["fit", str(more_events), "--start-from", str(out), "--out", str(out)]) == 0
+    assert "0 new items: trained for 10 epochs more" in " ".join(capsys.readouterr().out.split())
+    assert len(recommended(capsys, str(out), "new0", "-n", "30")) == 21
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--resume"], "--resume does not go with --start-from"),
+        (["--recipe", "paper"], "--recipe does not go with --start-from"),
+        (["--set", "n_hidden=4"], "n_hidden cannot change in a trained model"),
+        (["--train", "old"], "train must be one of all, new; got 'old'"),
+    ],
+)
+def test_what_has_no_meaning_for_a_trained_model_is_told(
+    model, more_events, tmp_path, capsys, options, message
+):
+    base = ["fit", "DATA", "--start-from", "MODEL", "--out", "OUT", *options]
+    out = tmp_path / "out"
+    check_refused(capsys, base, message, DATA=more_events, MODEL=model, OUT=out)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("options", [["--epochs", "3"], ["--train", "new"]])
+def test_options_of_going_on_are_told_where_there_is_nothing_to_go_on_from(
+    more_events, tmp_path, capsys, options
+):
+    base = ["fit", "DATA", "--out", "OUT", *options]
+    message = "--epochs and --train need --start-from"
+    check_refused(capsys, base, message, DATA=more_events, OUT=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "depth=3"], "there is no setting 'depth'"),
+        (["--set", "n_hidden=0"], "n_hidden must be"),
+        (["--recipe", "best"], "there is no recipe 'best'"),
+        (["--set", "alpha=much"], "alpha must be a finite number"),
+        (["--set", "max_epochs=0"], "max_epochs must be"),
+        (["--resume"], "there is no checkpoint in"),
+        (["--seed", "-1"], "seed"),
+    ],
+)
+def test_wrong_settings_end_in_one_line_and_exit_code_2(events, tmp_path, capsys, options, message):
+    base = ["fit", "DATA", "--out", "OUT", *options]
+    check_refused(capsys, base, message, DATA=events, OUT=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--out is missing"),
+        (["--out", "."], "not a saved model"),
+        (["--out", "/proc/nowhere/model"], "/proc/nowhere"),
+    ],
+)
+def test_a_place_that_no_model_can_be_saved_in_is_refused(events, capsys, options, message):
+    check_refused(capsys, ["fit", "DATA", *options], message, DATA=events)
+
+
+def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
+    out = tmp_path / "model"
+    command = [sys.executable, "-m", "cfnade", "fit", str(events), "--out", str(out)]
+    command += set_options(n_hidden=8, item_l2=0.1, patience=100000)
+    endless, short = set_options(max_epochs=100000), set_options(max_epochs=3)
+    process = subprocess.Popen([*command, *endless], stderr=subprocess.PIPE, text=True)
+    state = tmp_path / "model.checkpoint" / "search" / "state.json"
+    deadline = time.monotonic() + 60
+    while not state.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert state.exists()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in errors and "Traceback" not in errors
+    done = subprocess.run([*command, *short, "--resume"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.json").exists()

@@ -1,0 +1,162 @@
+"""`cfnade recommend`, `similar` and `explain` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from cfnade.cli.main import run
+from tests.cli.helpers import check_refused, recommended
+from tests.networks import group_counts
+
+
+def test_recommend_takes_a_history_by_id(model, capsys):
+    arguments = ["recommend", str(model), "i0=5", "i2", "-n", "3"]
+    assert run([*arguments, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["recommendations"]
+    assert len(found) == 3
+    assert not {"i0", "i2"} & {entry["item"] for entry in found}
+    assert run(arguments) == 0
+    assert found[0]["item"] in capsys.readouterr().out
+
+
+def test_recommend_gives_scores_and_calibrated_probabilities(model, capsys):
+    arguments = ["recommend", str(model), "i0=5", "i2", "-n", "20"]
+    assert run([*arguments, "--include-seen", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["recommendations"]
+    probability = {entry["item"]: entry["probability"] for entry in found}
+    assert probability["i0"] is None and probability["i2"] is None
+    values = [value for value in probability.values() if value is not None]
+    assert len(values) == 18 and values == sorted(values, reverse=True)
+    scores = [entry["score"] for entry in found]
+    assert scores == sorted(scores, reverse=True)
+    assert run([*arguments, "--dislike", "i3"]) == 0
+    shown = capsys.readouterr().out
+    assert "probability" in shown and "score" not in shown
+
+
+def test_recommend_takes_the_history_of_a_user_of_a_table(model, events, capsys):
+    arguments = ["recommend", str(model), "--data", str(events), "--user", "3", "--json", "-"]
+    assert run(arguments) == 0
+    found = json.loads(capsys.readouterr().out)["recommendations"]
+    seen = {f"i{item}" for item in group_counts()[[3]].indices}
+    assert found and not seen & {entry["item"] for entry in found}
+
+
+def test_recommend_leaves_out_what_it_is_told_to(model, capsys):
+    base = ["recommend", str(model), "i0", "-n", "30", "--json", "-"]
+    assert run([*base, "--exclude", "i3", "--include-seen"]) == 0
+    items = {e["item"] for e in json.loads(capsys.readouterr().out)["recommendations"]}
+    assert items == {f"i{k}" for k in range(20)} - {"i3"}
+
+
+def test_recommend_takes_dislikes_and_a_list_to_choose_from(model, capsys):
+    found = recommended(
+        capsys, str(model), "i0", "--dislike", "i4", "--only", "i4", "--only", "i6", "--only", "i8"
+    )
+    assert {entry["item"] for entry in found} == {"i6", "i8"}
+    plain = recommended(capsys, str(model), "i0", "--only", "i6")
+    strong = recommended(capsys, str(model), "i0", "--only", "i6", "--dislike", "i4=5000")
+    assert plain[0]["probability"] != strong[0]["probability"]
+
+
+def test_recommend_tells_because_of_what(model, capsys):
+    arguments = ["recommend", str(model), "i0=5", "i2", "i3", "-n", "3", "--explain"]
+    found = recommended(capsys, *arguments[1:])
+    for entry in found:
+        assert all(e["liked"] and e["score"] > 0 for e in entry["because"])
+        assert {e["item"] for e in entry["because"]} <= {"i0", "i2", "i3"}
+    assert any(entry["because"] for entry in found)
+    assert run(arguments) == 0
+    assert "because of" in capsys.readouterr().out
+
+
+def test_an_empty_recommendation_says_why(model, capsys):
+    assert run(["recommend", str(model), "i0=5", "--only", "i0"]) == 0
+    assert "(see --include-seen)" in capsys.readouterr().err
+    assert run(["recommend", str(model), "i0=5", "--only", "i0", "--include-seen"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_recommend_for_all_users_writes_what_it_would_say_to_each(model, events, tmp_path, capsys):
+    out = tmp_path / "deep" / "all.parquet"
+    arguments = ["recommend", str(model), "--data", str(events), "-n", "3", "--exclude", "i1"]
+    assert run([*arguments, "--out", str(out), "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    table = pd.read_parquet(out)
+    assert told == {"file": str(out), "n_users": 60, "n_recommendations": len(table)}
+    assert list(table.columns) == ["user_id", "item_id", "rank", "score", "probability"]
+    assert table["user_id"].nunique() == 60 and not (table["item_id"] == "i1").any()
+    assert [path.name for path in out.parent.iterdir()] == ["all.parquet"]
+    alone = recommended(capsys, *arguments[1:], "--user", "3")
+    of_user = table[table["user_id"] == 3]
+    assert of_user["item_id"].tolist() == [entry["item"] for entry in alone]
+    assert of_user["rank"].tolist() == [1, 2, 3]
+
+
+def test_a_table_with_items_the_model_does_not_know_is_told(model, tmp_path, capsys):
+    table = tmp_path / "more.csv"
+    table.write_text("user_id,item_id\nanna,i0\nanna,new-1\nben,new-2\n")
+    out = tmp_path / "all.parquet"
+    assert run(["recommend", str(model), "--data", str(table), "--out", str(out)]) == 0
+    assert "item 'new-1' and 1 more are not in this model" in capsys.readouterr().err
+    assert pd.read_parquet(out)["user_id"].tolist() == ["anna"] * 10 + ["ben"] * 10
+    table.write_text("user_id,item_id\nanna,new-1\n")
+    assert run(["recommend", str(model), "--data", str(table), "--out", str(out)]) == 2
+    assert "the model knows none of the items: they look like 'new-1'" in capsys.readouterr().err
+
+
+def test_similar_finds_other_items(model, capsys):
+    assert run(["similar", str(model), "i4", "-n", "5", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["item"], told["name"], len(told["similar"])) == ("i4", "i4", 5)
+    assert "i4" not in {entry["item"] for entry in told["similar"]}
+    assert run(["similar", str(model), "i4", "--only", "i6", "--exclude", "i5"]) == 0
+    shown = capsys.readouterr().out
+    assert "like i4" in shown and "i6" in shown
+
+
+def test_explain_tells_what_each_entry_does(model, events, capsys):
+    arguments = ["explain", str(model), "i6", "i0=5", "i3", "--dislike", "i5=9"]
+    assert run([*arguments, "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["item"] == "i6" and 0 < told["probability"] < 1
+    assert {e["item"]: e["liked"] for e in told["effects"]} == {"i0": True, "i3": True, "i5": False}
+    assert run(arguments) == 0
+    assert "i5 (disliked)" in capsys.readouterr().out
+    of_user = ["explain", str(model), "i6", "--data", str(events), "--user", "3", "--json", "-"]
+    assert run(of_user) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {e["item"] for e in told["effects"]} == {f"i{k}" for k in group_counts()[[3]].indices}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["recommend", "MODEL", "x"], "item 'x' is not in this model (20 items)"),
+        (["recommend", "MODEL"], "give a history by ITEM=COUNT"),
+        (["recommend", "MODEL", "--user", "3"], "--user and --data go together"),
+        (["recommend", "nowhere", "i0"], "there is no model in nowhere"),
+        (["recommend", "MODEL", "i0", "--data", "DATA", "--user", "3"], "give a history by"),
+        (["recommend", "MODEL", "i0", "--dislike", "i2=0.5"], "weights of disliked items must be"),
+        (["recommend", "MODEL", "i0", "--dislike", "i0"], "both in the history and disliked"),
+        (["recommend", "MODEL", "i0", "--only", "x"], "item 'x' is not in this model"),
+        (["recommend", "MODEL", "i0", "--out", "r.parquet"], "--out is for all users of a table"),
+        (
+            ["recommend", "MODEL", "--data", "DATA", "--out", "r.csv"],
+            "a .parquet file, got 'r.csv'",
+        ),
+        (
+            ["recommend", "MODEL", "--data", "DATA", "--out", "/proc/nowhere/r.parquet"],
+            "/proc/nowhere",
+        ),
+        (["similar", "MODEL", "x"], "item 'x' is not in this model"),
+        (["similar", "nowhere", "i0"], "there is no model in nowhere"),
+        (["explain", "MODEL", "x", "i0"], "item 'x' is not in this model"),
+        (["explain", "MODEL", "i0"], "give a history by ITEM=COUNT"),
+    ],
+)
+def test_wrong_use_ends_in_one_line_and_exit_code_2(arguments, message, model, events, capsys):
+    check_refused(capsys, arguments, message, MODEL=model, DATA=events)

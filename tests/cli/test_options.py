@@ -1,0 +1,45 @@
+"""Options that several commands share, and how their values are parsed."""
+
+from __future__ import annotations
+
+import pytest
+
+from cfnade.cli.main import run
+from cfnade.cli.options import parse_settings, parse_weights
+from tests.cli.helpers import check_refused, last_error
+
+
+@pytest.mark.parametrize("name", ["readout__direct", "recipe__refit", "recipe__item_mean"])
+def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
+    assert run(["evaluate", str(events), "--set", f"{name}=no"]) == 2
+    inner = name.split("__")[1]
+    assert f"{inner} must be true or false, got 'no'" in last_error(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "DATA", "--out", "OUT", "--set", "alpha"], "--set takes NAME=VALUE"),
+        (["recommend", "MODEL", "i0=many"], "ITEM or ITEM=COUNT, got 'i0=many'"),
+        (["recommend", "MODEL", "i0", "--dislike", "i2=x"], "ITEM or ITEM=WEIGHT, got 'i2=x'"),
+        (["recommend", "MODEL", "--data", "DATA", "--user", "77"], "user '77' is not in the table"),
+    ],
+)
+def test_values_of_another_form_end_in_one_line_and_exit_code_2(
+    arguments, message, model, events, tmp_path, capsys
+):
+    places = {"MODEL": model, "DATA": events, "OUT": tmp_path / "out"}
+    check_refused(capsys, arguments, message, **places)
+
+
+def test_settings_are_numbers_switches_nothing_or_text():
+    pairs = ["alpha=3", "weight-decay = 0.5", "refit=False", "patience=None", "activation=tanh"]
+    assert parse_settings(pairs) == {
+        "alpha": 3, "weight_decay": 0.5, "refit": False, "patience": None, "activation": "tanh",
+    }  # fmt: skip
+
+
+def test_an_id_may_hold_an_equals_sign_and_repeated_items_add_up():
+    ids = {"a=2": "a=2", "7": 7}
+    entries = ["a=2", "a=2=5", "7", "7=0.5", "new=3"]
+    assert parse_weights(entries, ids, 1.0, "") == {"a=2": 6.0, 7: 1.5, "new": 3.0}

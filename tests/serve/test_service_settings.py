@@ -1,0 +1,54 @@
+"""Settings of the service: what is refused, and how workers get them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cfnade.errors import ConfigError
+from cfnade.serve.service_settings import RequestLimits, ServeSettings
+
+
+def test_a_worker_reads_the_settings_that_were_written_for_it():
+    default = ServeSettings(Path("model"))
+    settings = ServeSettings(
+        Path("other"),
+        host="::1",
+        port=0,
+        n_workers=3,
+        api_key="s3cret",
+        allowed_origins=("https://shop.example", "https://b.example"),
+        watch_seconds=0.5,
+        most_together=7,
+        grace_seconds=2,
+        limits=RequestLimits(n=5, waiting=9),
+    )
+    for field in fields(ServeSettings):  # or one that gets lost would not be noticed
+        assert getattr(settings, field.name) != getattr(default, field.name), field.name
+    text = settings.to_json()
+    assert "\n" not in text and ServeSettings.from_json(text) == settings
+
+
+def test_the_key_is_not_shown():
+    assert "s3cret" not in repr(ServeSettings(Path("model"), api_key="s3cret"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_workers": 0}, "--workers and --together must be at least 1"),
+        ({"most_together": 0}, "--workers and --together must be at least 1"),
+        ({"api_key": "schl\N{LATIN SMALL LETTER U WITH DIAERESIS}ssel"}, "non-empty ASCII text"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        ServeSettings(Path("model"), **changes)
+
+
+def test_a_limit_of_nothing_is_refused():
+    for field in fields(RequestLimits):
+        with pytest.raises(ConfigError, match=f"limit {field.name} must be at least 1, got 0"):
+            RequestLimits(**{field.name: 0})

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import inspect
+import re
+
+from cfnade import errors
+
+
+def test_every_error_is_ours_a_built_in_one_and_in_the_diagram():
+    kinds = dict(inspect.getmembers(errors, inspect.isclass))
+    assert sorted(re.findall(r"\w+Error", errors.__doc__)) == sorted(kinds)
+    del kinds["CfnadeError"]
+    for kind in kinds.values():
+        assert issubclass(kind, errors.CfnadeError)
+        assert issubclass(kind, ValueError | ImportError | RuntimeError)
+
+
+def test_a_number_comes_with_its_noun():
+    shown = [errors.n_of(n, "user") for n in (0, 1, 1234)]
+    assert shown == ["0 users", "1 user", "1,234 users"]
