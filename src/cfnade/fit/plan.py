@@ -54,6 +54,9 @@ DENSE_MAX_ITEMS = 20_000
 SPARSE_USERS = 50_000
 """Users sampled for the sparse array above that."""
 
+DIRECT_AGAIN_MAX_ITEMS = 5_000
+"""Items up to which the direct path is made again with the pairs that were held out."""
+
 SEARCH_L2_MAX_ITEMS = 10_000
 """Items up to which several L2 of the direct path are tried."""
 
@@ -92,6 +95,9 @@ class DirectPlan:
     n_candidates: int
     max_users: int | None
     """Users to sample for a sparse array of shared watchers; None uses all, dense."""
+
+    is_made_again: bool
+    """Whether to make it again with the pairs that were held out."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +302,9 @@ class FitPlan:
             stages["factors"] = 1.2e-7 * n_rows * self.factors.n_factors**2
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
-        return stages | {"direct path again": stages["direct path"]}
+        if self.direct is not None and self.direct.is_made_again:
+            stages["direct path again"] = stages["direct path"]
+        return stages
 
     @property
     def training_grid(self) -> dict[str, Sequence[Any]]:
@@ -415,7 +423,8 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
 def _direct(readout: Readout, n_items: int) -> DirectPlan:
     is_dense = n_items <= DENSE_MAX_ITEMS
     n_candidates = max(100 if is_dense else 200, readout.direct_neighbours or 0)
-    return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)
+    is_made_again = n_items <= DIRECT_AGAIN_MAX_ITEMS
+    return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS, is_made_again)
 
 
 def calibration_users(n_items: int) -> int:
