@@ -64,7 +64,7 @@ class Readout:
 NO_READOUT = Readout(direct=False, popularity_tilt=0.0)
 """The network alone, as in the paper."""
 
-USUAL = Readout(True, direct_l2=10.0, direct_neighbours=100, direct_gain=10.0, popularity_tilt=0.0)
+USUAL = Readout(True, direct_l2=10.0, direct_neighbours=32, direct_gain=10.0, popularity_tilt=0.0)
 """Where the search starts, and what an epoch is judged with."""
 
 _TILTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
@@ -72,7 +72,7 @@ _TILTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 GRID: dict[str, tuple[float, ...]] = {
     "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0),
     "direct_l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-    "direct_neighbours": (5, 10, 20, 50, 100, 200),
+    "direct_neighbours": (5, 10, 20, 32, 50, 100),
     "popularity_tilt": (*(-tilt for tilt in reversed(_TILTS)), 0.0, *_TILTS),
 }
 """Values to try, in the order of the search."""

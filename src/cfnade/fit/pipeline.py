@@ -276,8 +276,8 @@ class _Fitting:
     def fit(self, known: CountMatrix, validation: CountMatrix | None) -> Fitted:
         """Train and find the readout on what was held out; then take in the pairs held out.
 
-        Those change the count distributions, and in a small catalogue the direct path. Training
-        again with them would gain nothing (decision 29).
+        Those change the count distributions and the direct path. Training again with them would
+        gain nothing (decision 29).
         """
         train_counts, held_out = known, validation
         if validation is None:
@@ -298,13 +298,10 @@ class _Fitting:
             self.callbacks.begin("calibration")
             scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
             calibrator = _calibrate(scorer, train_counts, held_out)
-        parts = part.readout_parts
         if train_counts.nnz < known.nnz:
+            self.callbacks.begin("direct path again")
             part = self._part(known)
-            if plan.direct is not None and plan.direct.is_made_again:
-                self.callbacks.begin("direct path again")
-                parts = part.readout_parts
-        scorer = NetworkScorer(parts.add(trained.network, readout), part.ratings)
+        scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
         return Fitted(
             scorer, plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
         )

@@ -46,16 +46,16 @@ FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Rates of confidence of the factorisation, from many to few watchers per item."""
 
 DIRECT_MAX_ITEMS = 100_000
-"""Items up to which there is a direct path: each is a regression of up to three milliseconds."""
+"""Items up to which there is a direct path: each is a regression."""
+
+MOST_NEIGHBOURS = 100
+"""Neighbours of an item at most, if their number is searched for."""
 
 DENSE_MAX_ITEMS = 20_000
 """Items up to which shared watchers are kept in a dense array (1.6 GB at most)."""
 
 SPARSE_USERS = 50_000
 """Users sampled for the sparse array above that."""
-
-DIRECT_AGAIN_MAX_ITEMS = 5_000
-"""Items up to which the direct path is made again with the pairs that were held out."""
 
 SEARCH_L2_MAX_ITEMS = 10_000
 """Items up to which several L2 of the direct path are tried."""
@@ -95,9 +95,6 @@ class DirectPlan:
     n_candidates: int
     max_users: int | None
     """Users to sample for a sparse array of shared watchers; None uses all, dense."""
-
-    is_made_again: bool
-    """Whether to make it again with the pairs that were held out."""
 
 
 @dataclass(frozen=True)
@@ -296,15 +293,13 @@ class FitPlan:
             "calibration": 20.0,
         }
         if self.direct is not None:
-            stages["direct path"] = 2e-8 * n_items * self.direct.n_candidates**3
+            stages["direct path"] = 1e-6 * n_items * self.direct.n_candidates**2
         if self.factors is not None:
             n_rows = min(self.n_users, self.factors.max_users) + n_items
             stages["factors"] = 1.2e-7 * n_rows * self.factors.n_factors**2
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
-        if self.direct is not None and self.direct.is_made_again:
-            stages["direct path again"] = stages["direct path"]
-        return stages
+        return stages | {"direct path again": stages["direct path"]}
 
     @property
     def training_grid(self) -> dict[str, Sequence[Any]]:
@@ -422,9 +417,8 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
 
 def _direct(readout: Readout, n_items: int) -> DirectPlan:
     is_dense = n_items <= DENSE_MAX_ITEMS
-    n_candidates = max(100 if is_dense else 200, readout.direct_neighbours or 0)
-    is_made_again = n_items <= DIRECT_AGAIN_MAX_ITEMS
-    return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS, is_made_again)
+    n_candidates = readout.direct_neighbours or MOST_NEIGHBOURS
+    return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)
 
 
 def calibration_users(n_items: int) -> int:

@@ -85,7 +85,7 @@ class Recipe:
     """Trainings with other `item_l2` and `max_epochs` at most, to choose from on validation; 1
     takes those of the plan."""
 
-    readout: Readout = field(default_factory=lambda: Readout(direct_l2=10.0, direct_neighbours=100))
+    readout: Readout = field(default_factory=lambda: Readout(direct_l2=10.0, direct_neighbours=32))
     """What is added after training."""
 
     def __post_init__(self) -> None:
