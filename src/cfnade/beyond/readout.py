@@ -27,7 +27,11 @@ MAX_TRIALS = 40
 
 @dataclass(frozen=True)
 class Readout:
-    """What is added after training. Fields that are None are tuned on validation."""
+    """What is added after training.
+
+    `direct_gain` and `popularity_tilt` are tuned on validation if they are None; the plan of a fit
+    decides the rest.
+    """
 
     direct: bool = True
     """Add the direct item-item path. Not in the paper."""
@@ -71,8 +75,6 @@ _TILTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 
 GRID: dict[str, tuple[float, ...]] = {
     "direct_gain": (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0),
-    "direct_l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-    "direct_neighbours": (5, 10, 20, 32, 50, 100),
     "popularity_tilt": (*(-tilt for tilt in reversed(_TILTS)), 0.0, *_TILTS),
 }
 """Values to try, in the order of the search."""
@@ -151,14 +153,14 @@ class ReadoutScores:
 
 
 def find_readout(
-    given: Readout, grid: Mapping[str, Sequence[Any]], cost: Callable[[Readout], float]
+    given: Readout, cost: Callable[[Readout], float], grid: Mapping[str, Sequence[Any]] = GRID
 ) -> Readout:
-    """Search for the values that are None.
+    """Search for the strengths that are None.
 
     Args:
         given: What is fixed.
-        grid: Values to try, by name.
         cost: Judges a readout on validation: lower is better.
+        grid: Values to try, by name.
 
     Returns:
         The best readout, without None.

@@ -225,11 +225,7 @@ class Judge:
         def metrics(readout: Readout) -> dict[str, float]:
             return self.metrics(logits + self._added.of(readout), names)
 
-        readout = find_readout(
-            self._plan.readout,
-            self._plan.readout_grid,
-            lambda tried: cost_by(metrics(tried), self._by),
-        )
+        readout = find_readout(self._plan.readout, lambda tried: cost_by(metrics(tried), self._by))
         return readout, metrics(readout)["mpr"]
 
     def logits(self, network: NumpyNetwork) -> NDArray[np.float32]:

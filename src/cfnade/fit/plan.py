@@ -37,7 +37,8 @@ MOST_CALIBRATION_USERS, LEAST_CALIBRATION_USERS, CALIBRATION_PAIRS = 2_000, 200,
 """Users that the calibrator is fitted on: at most and at least; and their pairs with items."""
 
 WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE = 130, 0.03
-"""Watchers per item, or their share of all users, from which items need little regularisation."""
+"""Watchers per item, or their share of all users, from which items are well known: they need little
+regularisation."""
 
 N_FACTORS, FACTOR_USERS = 256, 50_000
 """Factors of the factorisation, and users that it is made from at most: it takes seconds."""
@@ -48,17 +49,14 @@ FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 DIRECT_MAX_ITEMS = 100_000
 """Items up to which there is a direct path: each is a regression."""
 
-MOST_NEIGHBOURS = 100
-"""Neighbours of an item at most, if their number is searched for."""
+MANY_NEIGHBOURS, FEW_NEIGHBOURS = 100, 32
+"""Neighbours in the direct path, of items with many and with few watchers."""
 
 DENSE_MAX_ITEMS = 20_000
 """Items up to which shared watchers are kept in a dense array (1.6 GB at most)."""
 
 SPARSE_USERS = 50_000
 """Users sampled for the sparse array above that."""
-
-SEARCH_L2_MAX_ITEMS = 10_000
-"""Items up to which several L2 of the direct path are tried."""
 
 SEVERAL_THREADS_LOGITS = 1_000_000
 """Logits of an update from which training is faster on several threads than on one."""
@@ -221,7 +219,7 @@ class FitPlan:
         training = _training(recipe, n_users, n_items, n_pairs, settings.seed)
         direct = None
         if recipe.readout.direct and n_items <= DIRECT_MAX_ITEMS:
-            direct = _direct(recipe.readout, n_items)
+            direct = _direct(recipe.readout, n_users, n_items, n_pairs)
         given = settings.memory_limit
         limit = None if given is None else check_bytes("memory_limit", given)
         memory = MemoryPlan.of(
@@ -239,7 +237,9 @@ class FitPlan:
             memory = memory.within(limit)
         if direct is not None and not memory.direct:
             direct = None
-        readout = recipe.readout if direct is not None else replace(recipe.readout, direct=False)
+        readout = replace(recipe.readout, direct=False)
+        if direct is not None:
+            readout = replace(recipe.readout, direct_neighbours=direct.n_candidates)
         return cls(
             n_users,
             n_pairs,
@@ -252,17 +252,6 @@ class FitPlan:
             memory,
             limit,
         )
-
-    @property
-    def readout_grid(self) -> dict[str, Sequence[Any]]:
-        """Values of the readout to try."""
-        grid: dict[str, Sequence[Any]] = dict(GRID)
-        if self.direct is not None:
-            most = self.direct.n_candidates
-            grid["direct_neighbours"] = tuple(n for n in GRID["direct_neighbours"] if n <= most)
-        if self.model.n_items > SEARCH_L2_MAX_ITEMS:
-            del grid["direct_l2"]
-        return grid
 
     def training_threads(self, n_threads: int) -> int:
         """Threads to train with, of so many."""
@@ -326,11 +315,11 @@ class FitPlan:
         direct = "none"
         if self.direct is not None:
             users = self.direct.max_users
-            direct = f"{self.direct.n_candidates} candidate neighbours for each item"
+            direct = f"{self.direct.n_candidates} neighbours for each item"
             direct += "" if users is None else f", found on {users:,} users at most"
         searched = [
             name
-            for name in (self.readout_grid if self.direct is not None else ["popularity_tilt"])
+            for name in (GRID if self.direct is not None else ["popularity_tilt"])
             if getattr(self.readout, name) is None
         ]
         return [
@@ -374,8 +363,7 @@ def _training(
     decided["context_share"] = recipe.context_share  # None has a meaning of its own
     if recipe.batch_size is None:
         decided["batch_size"] = min(_BATCH, max(_LEAST_BATCH, n_users // _LEAST_UPDATES))
-    n_watchers = n_pairs / max(n_items, 1)
-    is_well_known = n_watchers >= min(WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE * n_users)
+    is_well_known = _is_well_known(n_users, n_items, n_pairs)
     if recipe.item_l2 is None:
         decided["item_l2"] = 0.02 if is_well_known else 0.8
     if recipe.precision is None:
@@ -415,10 +403,16 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
     return FactorPlan(max(1, min(N_FACTORS, min(n_users, model.n_items) // 2)), alpha)
 
 
-def _direct(readout: Readout, n_items: int) -> DirectPlan:
-    is_dense = n_items <= DENSE_MAX_ITEMS
-    n_candidates = readout.direct_neighbours or MOST_NEIGHBOURS
-    return DirectPlan(n_candidates, None if is_dense else SPARSE_USERS)
+def _direct(readout: Readout, n_users: int, n_items: int, n_pairs: int) -> DirectPlan:
+    usual = MANY_NEIGHBOURS if _is_well_known(n_users, n_items, n_pairs) else FEW_NEIGHBOURS
+    max_users = None if n_items <= DENSE_MAX_ITEMS else SPARSE_USERS
+    return DirectPlan(readout.direct_neighbours or usual, max_users)
+
+
+def _is_well_known(n_users: int, n_items: int, n_pairs: int) -> bool:
+    """Whether items have many watchers."""
+    least = min(WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE * n_users)
+    return n_pairs / max(n_items, 1) >= least
 
 
 def calibration_users(n_items: int) -> int:

@@ -85,7 +85,7 @@ class Recipe:
     """Trainings with other `item_l2` and `max_epochs` at most, to choose from on validation; 1
     takes those of the plan."""
 
-    readout: Readout = field(default_factory=lambda: Readout(direct_l2=10.0, direct_neighbours=32))
+    readout: Readout = field(default_factory=Readout)
     """What is added after training."""
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
-    "thorough": Recipe(trials=8, readout=Readout()),
+    "thorough": Recipe(trials=8),
     "paper": Recipe(
         alpha=300.0,
         item_l2=0.0,
@@ -119,7 +119,7 @@ RECIPES: dict[str, Recipe] = {
         readout=NO_READOUT,
     ),
 }
-"""By name. `thorough` searches for regularisation, epochs and the whole readout. `paper` has what
+"""By name. `thorough` searches for the best regularisation and number of epochs. `paper` has what
 the paper states, and what it takes to make that train (decision 3)."""
 
 OVERRIDES = (
