@@ -86,7 +86,7 @@ results: setup  ## Write docs/results.md from what the benchmarks and the demo l
 bench-accuracy: setup  ## Compare every method, tuned alike; DATA is the folder of data sets, SETS="ml-1m tafeng", QUICK=--quick
 	$(BIN)/python benchmarks/accuracy.py $(or $(DATA),.) $(if $(SETS),--sets "$(SETS)") $(QUICK)
 
-bench-fit: setup  ## Fit the default on every data set in DATA and judge it on test (20 minutes)
+bench-fit: setup  ## Fit the default, thorough and ALS on every data set in DATA, idle and busy (half an hour)
 	$(BIN)/python benchmarks/default_fit.py $(DATA)
 	$(BIN)/python benchmarks/results.py
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from ablation import ablation_section
 from accuracy_report import accuracy_section
-from default_fit import SETS as FITTED
 from default_fit import fit_section
 from scale_report import scale_section
 from serve_report import serve_section
@@ -41,10 +40,7 @@ def document() -> str:
     parts = [(ROOT / "benchmarks" / "results_head.md").read_text()]
     compared = {name: OUTCOMES / "compare" / f"{name}.json" for name in COMPARED}
     tuned = {n: json.loads(f.read_text()) for n, f in compared.items() if f.exists()}
-    fits = {name: OUTCOMES / "fit" / f"{name}.0.json" for name in FITTED}
-    parts.append(
-        fit_section({n: json.loads(f.read_text()) for n, f in fits.items() if f.exists()}, tuned)
-    )
+    parts.append(fit_section(tuned))
     parts.append(ablation_section())
     parts.append((ROOT / "benchmarks" / "results_history.md").read_text())
     accuracy = OUTCOMES / "accuracy.json"
