@@ -20,7 +20,7 @@ from cfnade.model.config import ModelConfig
 from cfnade.model.inference import input_weight, with_values
 from cfnade.threads import available_threads
 
-_N_ITERATIONS = 10
+_N_ITERATIONS = 15
 _L2 = 28.0  # the penalty is this times sqrt(1 + alpha): the usual optimum for IMF
 _MAX_L2 = 0.1  # penalty over the largest singular value at most; at 1 all factors would be 0
 _FOLD_IN_L2 = 0.1  # penalty of a new history's factors, over the penalty

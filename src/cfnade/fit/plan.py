@@ -285,7 +285,7 @@ class FitPlan:
             stages["direct path"] = 1e-6 * n_items * self.direct.n_candidates**2
         if self.factors is not None:
             n_rows = min(self.n_users, self.factors.max_users) + n_items
-            stages["factors"] = 1.2e-7 * n_rows * self.factors.n_factors**2
+            stages["factors"] = 2e-7 * n_rows * self.factors.n_factors**2
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
         return stages | {"direct path again": stages["direct path"]}
@@ -366,6 +366,9 @@ def _training(
     is_well_known = _is_well_known(n_users, n_items, n_pairs)
     if recipe.item_l2 is None:
         decided["item_l2"] = 0.02 if is_well_known else 0.8
+    if recipe.learning_rate is None:
+        overfits = recipe.schedule == "linear" and not is_well_known
+        decided["learning_rate"] = 3e-3 if overfits else 5e-3
     if recipe.precision is None:
         decided["precision"] = "bfloat16" if has_fast_bfloat16() else "float32"
     training = TrainingConfig(**decided, seed=seed)

@@ -62,7 +62,7 @@ class Recipe:
     alpha: float = 30.0
     item_l2: float | None = None
     dropout: float = 0.25
-    learning_rate: float = 5e-3
+    learning_rate: float | None = None
     batch_size: int | None = None
     max_epochs: int | None = None
     patience: int | None = None
