@@ -25,9 +25,9 @@ from cfnade.threads import has_fast_bfloat16
 
 logger = logging.getLogger(__name__)
 
-VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 0.25
-"""Users to hold out from for validation at most, and their share of all: enough to choose a readout
-and to calibrate, while nearly all pairs are trained on."""
+MOST_VALIDATION_USERS, LEAST_VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 500, 0.25
+"""Users to hold out from for validation: a share of all within bounds. That is enough to choose a
+readout and to calibrate, while nearly all pairs are trained on."""
 
 N_UPDATES, LEAST_EPOCHS, MOST_EPOCHS = 500, 3, 25
 """Updates from a start from factors, while the step size falls to 0. At least so many epochs; at
@@ -347,7 +347,8 @@ class FitPlan:
 
 def _validation_users(n_users: int) -> int:
     """Users to hold out from at most, of so many."""
-    return min(VALIDATION_USERS, max(1, int(VALIDATION_USER_SHARE * n_users)))
+    share = int(VALIDATION_USER_SHARE * n_users)
+    return min(n_users, MOST_VALIDATION_USERS, max(LEAST_VALIDATION_USERS, share))
 
 
 def _shared(kind: type, recipe: Recipe) -> dict[str, Any]:
