@@ -97,7 +97,7 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
-    "thorough": Recipe(trials=8),
+    "thorough": Recipe(trials=5),
     "paper": Recipe(
         alpha=300.0,
         item_l2=0.0,
