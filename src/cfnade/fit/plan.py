@@ -29,7 +29,7 @@ MOST_VALIDATION_USERS, LEAST_VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 50
 """Users to hold out from for validation: a share of all within bounds. That is enough to choose a
 readout and to calibrate, while nearly all pairs are trained on."""
 
-N_UPDATES, LEAST_EPOCHS, MOST_EPOCHS = 500, 3, 25
+N_UPDATES, LEAST_EPOCHS, MOST_EPOCHS = 500, 2, 25
 """Updates from a start from factors, while the step size falls to 0. At least so many epochs; at
 most so many where items have few watchers, as more would overfit."""
 
@@ -61,7 +61,8 @@ SPARSE_USERS = 50_000
 SEVERAL_THREADS_LOGITS = 1_000_000
 """Logits of an update from which training is faster on several threads than on one."""
 
-_BATCH, _LEAST_BATCH, _LEAST_UPDATES = 200, 16, 8  # users; users; updates in an epoch
+_LEAST_BATCH, _BATCH, _MOST_BATCH = 16, 200, 1000  # users
+_LEAST_UPDATES, _MANY_UPDATES = 8, 250  # in an epoch: fewer with smaller, more with larger batches
 _PATIENCE, _PATIENCE_UPDATES = 6, 200  # epochs; updates
 _VALIDATE, _VALIDATE_UPDATES = 2, 50
 
@@ -363,7 +364,8 @@ def _training(
     decided: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     decided["context_share"] = recipe.context_share  # None has a meaning of its own
     if recipe.batch_size is None:
-        decided["batch_size"] = min(_BATCH, max(_LEAST_BATCH, n_users // _LEAST_UPDATES))
+        few = min(_BATCH, max(_LEAST_BATCH, n_users // _LEAST_UPDATES))
+        decided["batch_size"] = max(few, min(_MOST_BATCH, n_users // _MANY_UPDATES))
     is_well_known = _is_well_known(n_users, n_items, n_pairs)
     if recipe.item_l2 is None:
         decided["item_l2"] = 0.02 if is_well_known else 0.8
