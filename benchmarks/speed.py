@@ -285,7 +285,7 @@ def cfnade_curve(folder: Path, n_epochs: int, **changes: Any) -> dict[str, Any]:
 
 
 def recommending(folder: Path) -> dict[str, Any]:
-    """Top 10 for many users, the direct path included, against `implicit` with factors of the same size."""
+    """Top 10 for many users with the direct path, against `implicit` with as many factors."""
     from implicit.als import AlternatingLeastSquares
 
     counts = read_interactions(folder / "interactions").counts
