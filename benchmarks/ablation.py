@@ -38,7 +38,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "no direct path": {"readout__direct": False},
     "random start": {"recipe__start": "random"},
     "no dropout": {"dropout": 0.0},
-    "no weight average": {"recipe__weight_average": 0.0},
     "no popularity tilt": {"readout__popularity_tilt": 0.0},
     "float32 products": {"recipe__precision": "float32"},
     "a search (thorough)": {"recipe": "thorough"},

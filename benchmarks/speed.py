@@ -91,7 +91,7 @@ def milliseconds(step: Callable[[], Any], n_repeats: int) -> float:
 
 
 UPDATES = 10
-"""Timed together: the weight average moves every tenth update."""
+"""Timed together."""
 
 
 def engine_step(ratings: csr_array, batch: int) -> Callable[[], None]:

@@ -57,7 +57,7 @@ def test_what_is_set_is_not_decided():
         "n_hidden": 17, "alpha": 3.0, "item_l2": 0.3, "dropout": 0.1, "learning_rate": 0.4,
         "batch_size": 7, "max_epochs": 9, "patience": 3, "validate_every": 4, "n_layers": 2,
         "activation": "relu", "input_scale": "none", "optimizer": "sgd", "schedule": "linear",
-        "weight_decay": 0.2, "item_mean": False, "context_share": None, "weight_average": 0.5,
+        "weight_decay": 0.2, "item_mean": False, "context_share": None,
         "bias_start": "odds",
     }  # fmt: skip
     plan = plan_of(**given)

@@ -242,12 +242,6 @@ def test_frequency_scaled_l2_pulls_item_rows_to_zero_by_their_number_of_watchers
     assert spread(10.0) < 0.5 * spread(0.0)
 
 
-def test_the_average_of_the_weights_is_what_validation_sees(ratings):
-    last = train(MODEL, changed(TRAINING, weight_average=0.0), ratings).network.weights
-    averaged = train(MODEL, changed(TRAINING, weight_average=0.9), ratings).network.weights
-    assert not same_weights(last, averaged)
-
-
 def test_training_beats_popularity_on_taste_groups(counts, ratings):
     kept, held_out = hold_out(counts, share=0.2, rng=0)
     fitted = RelativeRating().fit(kept)
@@ -307,7 +301,7 @@ def test_items_are_back_in_their_order_when_the_network_is_asked_for(ratings):
     run = training_module._Run(MODEL, changed(TRAINING, learning_rate=1e-12), ratings)
     before = {name: weight.detach().clone() for name, weight in run.network.named_parameters()}
     run.epoch(None, None)
-    run.averaged_network()
+    run.current_network()
     for name, weight in run.network.named_parameters():
         torch.testing.assert_close(weight.detach(), before[name], rtol=0, atol=1e-9)
     assert run.optimizer.state["mean/output_weight"].abs().sum() > 0

@@ -218,6 +218,12 @@ class Judge:
         found = self.metrics(scores, ("mpr",) if by is None else ("mpr", by))
         return Look(found["mpr"], None if by is None else cost_by(found, by))
 
+    def cost(self, network: NumpyNetwork) -> float:
+        """What a search over settings minimises."""
+        scores = self.logits(network)
+        scores += self._added.of(self._plan.readout)
+        return cost_by(self.metrics(scores, ("mpr", self._by or READOUT_METRIC)), self._by)
+
     def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
         """The best readout of a network, and its MPR in percent."""
         logits, names = self.logits(network), ("mpr", self._by or READOUT_METRIC)
@@ -333,8 +339,7 @@ class _Fitting:
                 training = replace(training, validate_every=every, patience=every)
             found = self._train_once(names[len(tried)], training, part, start, judge)
             tried.append((training, found))
-            cost = min(epoch.cost for epoch in found.epochs if epoch.cost is not None)
-            return Trial(settings, cost, extra=len(tried) - 1)
+            return Trial(settings, judge.cost(found.network), extra=len(tried) - 1)
 
         grid = plan.training_grid
         search = coordinate_search(

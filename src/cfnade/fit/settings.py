@@ -74,7 +74,6 @@ class Recipe:
     weight_decay: float = 0.0
     item_mean: bool = True
     context_share: float | None = 0.5
-    weight_average: float = 0.99
     bias_start: BiasStart = "share"
     validate_every: int | None = None
     precision: Precision | None = None
@@ -112,7 +111,6 @@ RECIPES: dict[str, Recipe] = {
         weight_decay=0.01,
         item_mean=False,
         context_share=None,
-        weight_average=0.0,
         validate_every=2,
         precision="float32",
         start="random",

@@ -112,9 +112,6 @@ class TrainingConfig:
     dropout: float = 0.25
     """Share of the hidden units dropped, per user and update."""
 
-    weight_average: float = 0.99
-    """Decay of the running average of the weights, which replaces the last weights; 0: none."""
-
     bias_start: BiasStart = "share"
     """Start of the output bias: `zero`, the logit of each item's `share` of watchers, or the log
     `odds` of its confidence."""
@@ -154,7 +151,7 @@ class TrainingConfig:
         check_whole("seed", self.seed, 0)
         check_above_zero(learning_rate=self.learning_rate)
         check_at_least(0, weight_decay=self.weight_decay, item_l2=self.item_l2)
-        check_share(dropout=self.dropout, weight_average=self.weight_average)
+        check_share(dropout=self.dropout)
         share = self.context_share
         if share is not None and not 0 <= check_number("context_share", share) < 1:
             raise ConfigError(f"context_share must be at least 0 and below 1, or None, got {share}")

@@ -26,7 +26,6 @@ from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import Window, draw_window, split_batch
 
 _WARM_UP = 0.05  # share of a linear schedule's updates over which the step size rises
-_AVERAGE_EVERY = 10  # updates: an average moves slowly, and updating it reads all weights
 _ORDER_UPDATES = 50  # updates at least with one order of the items: a new one moves all weights
 
 
@@ -143,7 +142,7 @@ def train(
         number = len(run.epochs) + 1
         look = None
         if validate is not None and training.is_validated(number):
-            look = validate(run.averaged_network())
+            look = validate(run.current_network())
         seconds = run.seconds + time.perf_counter() - started
         epoch = Epoch(number, loss, None, seconds)
         if look is not None:
@@ -208,12 +207,9 @@ class _Run:
             self.is_trained = torch.from_numpy(trained_items).float()[:, None]
             moving = replace(training, weight_decay=0.0)  # it is in the gradients then
         self.optimizer = RowOptimizer(dict(self.network.named_parameters()), moving)
-        self.average = {
-            name: weight.detach().clone() for name, weight in self.network.named_parameters()
-        }
-        self.best = {name: weight.clone() for name, weight in self.average.items()}
+        self.best = self._copy()
         self.best_epoch = 0
-        self.n_updates = self.n_averaged = 0
+        self.n_updates = 0
         self.epochs: list[Epoch] = []
         self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
 
@@ -246,7 +242,6 @@ class _Run:
             total += loss
             if on_step is not None:
                 on_step(step + 1, n_steps)
-        self._update_average()
         if not all(
             math.isfinite(float(weight.detach().sum())) for weight in self.network.parameters()
         ):
@@ -300,8 +295,6 @@ class _Run:
             gradients = self._of_trained_items(gradients, self.is_trained)
         self.optimizer.step(gradients, rows, self._learning_rate())
         self.n_updates += 1
-        if self.n_updates - self.n_averaged == _AVERAGE_EVERY:
-            self._update_average()
         return float(loss) / n_items
 
     @property
@@ -347,21 +340,10 @@ class _Run:
             kept[name] = gradient.mul_(is_trained if gradient.dim() == 2 else is_trained[:, 0])
         return kept
 
-    @torch.no_grad()
-    def _update_average(self) -> None:
-        """Move the running average towards the weights, faster at the start."""
-        decay = 0.0
-        if self.training.weight_average > 0:
-            early = (1 + self.n_updates) / (10 + self.n_updates)
-            decay = min(self.training.weight_average, early) ** (self.n_updates - self.n_averaged)
-        averages = [self.average[name] for name, _ in self.network.named_parameters()]
-        torch._foreach_lerp_(averages, list(self.network.parameters()), 1.0 - decay)
-        self.n_averaged = self.n_updates
-
     def _arrange(self, epoch: int) -> tuple[NDArray[np.int64], InputLayer, OutputLayer]:
         """Put the items in the random order of an epoch; with few users, several epochs share it.
 
-        This moves all that has a row per item: weights, their average, the optimiser's state.
+        This moves all that has a row per item: weights and the optimiser's state.
 
         Returns:
             The place of each item, (n_items,), and the layers, whose rows are in that order.
@@ -398,15 +380,14 @@ class _Run:
             weight = self.network.get_parameter(name)
             weight.data = weight.data[rows]
             weight.grad = None
-            self.average[name] = self.average[name][rows]
             for key in (f"mean/{name}", f"square/{name}"):
                 if key in self.optimizer.state:
                     self.optimizer.state[key] = self.optimizer.state[key][rows]
 
-    def averaged_network(self) -> NumpyNetwork:
-        """The network with the averaged weights, for validation; shares their memory."""
+    def current_network(self) -> NumpyNetwork:
+        """The network with the present weights, for validation; shares their memory."""
         self._restore_order()
-        return self._network(self.average)
+        return self._network(self._weights())
 
     def is_best(self, epoch: Epoch) -> bool:
         """Whether an epoch has a lower cost than all before."""
@@ -419,14 +400,20 @@ class _Run:
         if is_best:
             self._restore_order()
             self.best_epoch = epoch.number
-            self.best = {name: weight.clone() for name, weight in self.average.items()}
+            self.best = self._copy()
 
     def outcome(self) -> Trained:
         """The best network; that of the last epoch if none was validated."""
         self._restore_order()
         if self.best_epoch == 0:  # stopped before the first look at validation
-            return Trained(self._network(self.average), len(self.epochs), self.epochs)
+            return Trained(self.current_network(), len(self.epochs), self.epochs)
         return Trained(self._network(self.best), self.best_epoch, self.epochs)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: weight.detach() for name, weight in self.network.named_parameters()}
+
+    def _copy(self) -> dict[str, Tensor]:
+        return {name: weight.clone() for name, weight in self._weights().items()}
 
     def _network(self, trained: Mapping[str, Tensor]) -> NumpyNetwork:
         weights = {name: weight.numpy() for name, weight in trained.items()}
@@ -436,8 +423,7 @@ class _Run:
         """Write all that a later run needs to continue."""
         self._restore_order()
         parts: dict[str, Mapping[str, Tensor]] = {
-            "weights": dict(self.network.named_parameters()),
-            "average": self.average,
+            "weights": self._weights(),
             "best": self.best,
             "optimizer": self.optimizer.state,
         }
@@ -472,9 +458,8 @@ class _Run:
             parts.setdefault(part, {})[name] = torch.from_numpy(array)
         self.network.load_state_dict(parts["weights"])
         self.optimizer.load(parts.get("optimizer", {}))
-        self.average, self.best = parts["average"], parts["best"]
+        self.best = parts["best"]
         self.best_epoch, self.n_updates = state["best_epoch"], state["n_updates"]
-        self.n_averaged = self.n_updates
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
 
     def _identity(self) -> dict[str, Any]:
