@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
-from cfnade.progress import progress_bar, report_stage, training_progress
+from cfnade.progress import Callbacks, fit_progress, progress_bar, report_stage
 
 
 @dataclass
@@ -18,35 +19,62 @@ class AnEpoch:
     validation_mpr: float | None = None
 
 
-def test_without_a_terminal_each_training_is_logged_once(caplog):
+STAGES = {"factors": 1.0, "training": 6.0, "readout": 1.0}
+
+
+def run_fit(callbacks: Callbacks) -> None:
+    """The calls of a fit of three stages, with two epochs."""
+    callbacks.plan(STAGES, 2)
+    callbacks.begin("factors")
+    callbacks.begin("training")
+    for number, mpr in ((1, None), (2, 7.0)):
+        callbacks.on_step(1, 2)
+        callbacks.on_epoch(AnEpoch(number, 0.25, mpr))
+    callbacks.begin("readout")
+
+
+def test_without_a_terminal_each_stage_is_logged_once(caplog):
     with (
         caplog.at_level(logging.INFO, logger="cfnade"),
-        training_progress(9, Console(file=io.StringIO())) as (on_epoch, on_step),
+        fit_progress(Console(file=io.StringIO())) as callbacks,
     ):
-        for number, mpr in ((1, 8.0), (2, 7.0), (3, 7.5)):
-            on_step(1, 2)
-            on_epoch(AnEpoch(number, 0.25, mpr))
-        on_epoch(AnEpoch(1, 0.125))  # another training
+        run_fit(callbacks)
     assert caplog.messages == [
-        "training 1, epoch 3: loss 0.2500, validation MPR 7.50 % (best 7.00 %)",
-        "training 2, epoch 1: loss 0.1250",
+        "factors",
+        "training, epoch 2: loss 0.2500, validation MPR 7.00 % (best 7.00 %)",
+        "readout",
     ]
 
 
-def test_nothing_is_logged_if_training_never_began(caplog):
-    with caplog.at_level(logging.INFO), training_progress(9, Console(file=io.StringIO())):
+def test_nothing_is_logged_if_the_fit_never_began(caplog):
+    with caplog.at_level(logging.INFO), fit_progress(Console(file=io.StringIO())):
         pass
     assert not caplog.messages
 
 
-def test_a_terminal_shows_a_bar_and_no_log_lines(caplog):
+def test_a_terminal_shows_one_bar_for_all_stages_and_no_log_lines(caplog, monkeypatch):
     terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with caplog.at_level(logging.INFO), training_progress(4, terminal) as (on_epoch, on_step):
-        on_epoch(AnEpoch(1, 0.5, 8.0))
-        on_step(1, 2)
-        on_step(9, 2)  # never beyond the end
-    assert "epoch 1: loss 0.5000, validation MPR 8.00 %" in terminal.file.getvalue()
+    shown = []
+    update = Progress.update
+
+    def keep(self, task, **changes):
+        shown.append(changes["completed"])
+        update(self, task, **changes)
+
+    monkeypatch.setattr(Progress, "update", keep)
+    with caplog.at_level(logging.INFO), fit_progress(terminal) as callbacks:
+        run_fit(callbacks)
+        callbacks.on_step(9, 2)  # never beyond the end of the stage
+    # Factors take an eighth, training three quarters: each step is a quarter of that.
+    assert shown == [0.0, 12.5, 31.25, 50.0, 68.75, 87.5, 87.5, 100.0]
+    assert "readout" in terminal.file.getvalue()
     assert not caplog.messages
+
+
+def test_callbacks_that_are_not_given_are_not_called():
+    callbacks = Callbacks()
+    callbacks.plan(STAGES, 2)
+    callbacks.begin("factors")
 
 
 def test_a_notebook_without_widgets_prints_each_stage(monkeypatch, caplog):
@@ -81,11 +109,49 @@ def test_a_notebook_without_widgets_updates_a_line_in_place(monkeypatch):
     notebook = Console(file=io.StringIO())
     monkeypatch.setattr(notebook, "is_jupyter", True)
     monkeypatch.setattr(notebook, "print", lambda text, **_: shown.append(text))
-    with training_progress(4, notebook) as (on_epoch, _):
-        on_epoch(AnEpoch(1))
-        on_epoch(AnEpoch(2))
+    with fit_progress(notebook) as callbacks:
+        callbacks.plan({"training": 1.0}, 4)
+        callbacks.begin("training")
+        callbacks.on_epoch(AnEpoch(1))
     assert shown == [
-        "█████░░░░░░░░░░░░░░░ 1/4 training 1, epoch 1: loss 0.5000",
-        "██████████░░░░░░░░░░ 2/4 training 1, epoch 2: loss 0.5000",
-        "training 1, epoch 2: loss 0.5000",
+        "░░░░░░░░░░░░░░░░░░░░ 0 % training",
+        "█████░░░░░░░░░░░░░░░ 25 % training, epoch 1: loss 0.5000",
+        "training, epoch 1: loss 0.5000",
     ]
+
+
+def test_each_training_has_a_line_with_its_last_and_its_best_epoch(caplog):
+    with (
+        caplog.at_level(logging.INFO, logger="cfnade"),
+        fit_progress(Console(file=io.StringIO())) as callbacks,
+    ):
+        callbacks.begin("training")
+        for number, mpr in ((1, 8.0), (2, None), (3, 7.0), (4, 7.5)):
+            callbacks.on_epoch(AnEpoch(number, 0.25, mpr))
+        callbacks.begin("training 2")
+        callbacks.on_epoch(AnEpoch(1, 0.125))
+    assert caplog.messages == [
+        "training, epoch 4: loss 0.2500, validation MPR 7.50 % (best 7.00 %)",
+        "training 2, epoch 1: loss 0.1250",
+    ]
+
+
+def test_stages_that_are_left_out_count_as_done(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, **new: shown.append(new))
+    with fit_progress(Console(file=io.StringIO())) as callbacks:
+        callbacks.plan({"factors": 1.0, "training": 2.0, "training 2": 2.0, "readout": 3.0}, 2)
+        callbacks.begin("training")  # no factors
+        callbacks.begin("readout")  # and the first training was good
+    assert [(new["description"], new["completed"]) for new in shown] == [
+        ("training", 12.5),
+        ("readout", 62.5),
+    ]
+
+
+def test_without_a_plan_the_bar_has_no_end(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, **new: shown.append(new))
+    with fit_progress(Console(file=io.StringIO())) as callbacks:
+        callbacks.begin("training")
+    assert shown == [{"completed": 0.0, "total": None, "description": "training"}]

@@ -142,9 +142,9 @@ def test_nothing_is_regressed_on_fewer_than_two_known_items(n_known):
 def test_where_few_items_share_watchers_strangers_fill_up_the_candidates(rng, max_users):
     counts = np.zeros((300, 12))  # four groups of three items that share no watchers
     for group in range(4):
-        counts[75 * group : 75 * (group + 1), 3 * group : 3 * (group + 1)] = (
-            rng.random((75, 3)) < rng.uniform(0.3, 0.8, 3)
-        )
+        counts[75 * group : 75 * (group + 1), 3 * group : 3 * (group + 1)] = rng.random(
+            (75, 3)
+        ) < rng.uniform(0.3, 0.8, 3)
     regression = NeighbourRegression(csr_array(counts), 7, max_users)
     candidates, _ = regression._regress(np.arange(12), np.float32(L2))
     for item, chosen in enumerate(candidates):
