@@ -227,7 +227,7 @@ def test_the_paper_recipe_is_one_word_away():
     assert "neighbours" not in paper.scorer_.network.weights  # not in the paper
     assert paper.epochs_[-1].loss < paper.epochs_[0].loss
     assert paper.validation_mpr_ < 50
-    with pytest.raises(ConfigError, match="no recipe 'best'; choose from default, paper"):
+    with pytest.raises(ConfigError, match="no recipe 'best'; choose from default, thorough, paper"):
         ImplicitCFNADE(recipe="best").fit(group_counts())
 
 
@@ -256,9 +256,9 @@ def test_a_recipe_of_ones_own_and_keywords_beside_it():
 
 def test_nested_names_are_settings_too():
     model = ImplicitCFNADE(n_hidden=8).set_params(
-        recipe__n_layers=2, readout__direct=False, alpha=3.0, recipe__refit=False
+        recipe__n_layers=2, readout__direct=False, alpha=3.0, recipe__trials=2
     )
-    assert model.recipe == Recipe(n_layers=2, refit=False)
+    assert model.recipe == Recipe(n_layers=2, trials=2)
     assert (model.readout, model.alpha) == (Readout(direct=False), 3.0)
     params = model.get_params()
     assert params["recipe__n_layers"] == 2 and params["readout__direct"] is False
@@ -349,7 +349,7 @@ def test_a_few_hundred_users_are_enough_to_learn_from():
     counts = SimulatedService(ServiceConfig.sized("tiny")).interactions().counts
     known, held_out = hold_out(counts, share=0.1, rng=0)
     relevance = RelativeRating().fit(known).transform(held_out)
-    model = ImplicitCFNADE(recipe=Recipe(refit=False), readout=Readout(direct=False)).fit(known)
+    model = ImplicitCFNADE(readout=Readout(direct=False)).fit(known)
     mprs = {
         name: mean_percentage_ranking(scorer, known, held_out, relevance)
         for name, scorer in {"cfnade": model, "popularity": Popularity().fit(known)}.items()

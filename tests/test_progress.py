@@ -118,3 +118,40 @@ def test_a_notebook_without_widgets_updates_a_line_in_place(monkeypatch):
         "█████░░░░░░░░░░░░░░░ 25 % training, epoch 1: loss 0.5000",
         "training, epoch 1: loss 0.5000",
     ]
+
+
+def test_each_training_has_a_line_with_its_last_and_its_best_epoch(caplog):
+    with (
+        caplog.at_level(logging.INFO, logger="cfnade"),
+        fit_progress(Console(file=io.StringIO())) as callbacks,
+    ):
+        callbacks.begin("training")
+        for number, mpr in ((1, 8.0), (2, None), (3, 7.0), (4, 7.5)):
+            callbacks.on_epoch(AnEpoch(number, 0.25, mpr))
+        callbacks.begin("training 2")
+        callbacks.on_epoch(AnEpoch(1, 0.125))
+    assert caplog.messages == [
+        "training, epoch 4: loss 0.2500, validation MPR 7.50 % (best 7.00 %)",
+        "training 2, epoch 1: loss 0.1250",
+    ]
+
+
+def test_stages_that_are_left_out_count_as_done(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, **new: shown.append(new))
+    with fit_progress(Console(file=io.StringIO())) as callbacks:
+        callbacks.plan({"factors": 1.0, "training": 2.0, "training 2": 2.0, "readout": 3.0}, 2)
+        callbacks.begin("training")  # no factors
+        callbacks.begin("readout")  # and the first training was good
+    assert [(new["description"], new["completed"]) for new in shown] == [
+        ("training", 12.5),
+        ("readout", 62.5),
+    ]
+
+
+def test_without_a_plan_the_bar_has_no_end(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, **new: shown.append(new))
+    with fit_progress(Console(file=io.StringIO())) as callbacks:
+        callbacks.begin("training")
+    assert shown == [{"completed": 0.0, "total": None, "description": "training"}]

@@ -133,10 +133,10 @@ def test_every_parameter_that_get_params_names_can_be_set():
 def test_nested_settings_reach_through_a_pipeline():
     pipeline = make_pipeline(ImplicitCFNADE(**SMALL))
     pipeline.set_params(
-        implicitcfnade__readout__direct_gain=3.0, implicitcfnade__recipe__refit=False
+        implicitcfnade__readout__direct_gain=3.0, implicitcfnade__recipe__n_layers=2
     )
     model = pipeline[-1]
-    assert model.readout == Readout(direct_gain=3.0) and model.recipe == Recipe(refit=False)
+    assert model.readout == Readout(direct_gain=3.0) and model.recipe == Recipe(n_layers=2)
     assert pipeline.get_params()["implicitcfnade__readout__direct_gain"] == 3.0
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cfnade.errors import ConfigError
-from cfnade.threads import available_threads, limited_threads
+from cfnade.threads import CPU_INFO, available_threads, has_fast_bfloat16, limited_threads
 
 
 def test_the_quota_of_a_container_counts(tmp_path):
@@ -29,6 +29,63 @@ def test_torch_runs_on_so_many_threads_and_gets_its_own_back():
     with limited_threads(1) as threads:
         assert (threads, torch.get_num_threads()) == (1, 1)
     assert torch.get_num_threads() == before
+
+
+FLAGS = "flags\t\t: fpu avx2 avx512f avx512_bf16 amx_tile\n"
+
+
+@pytest.fixture
+def cpu_info(tmp_path):
+    return tmp_path / "cpuinfo"
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """A clock that moves with each product: by 10 in float32, by `products["bfloat16"]`."""
+    import torch
+
+    seconds, clock, product = {"float32": 10.0, "bfloat16": 1.0}, [0.0], torch.Tensor.__matmul__
+
+    def timed(left, right):
+        clock[0] += seconds[str(left.dtype).removeprefix("torch.")]
+        return product(left, right)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", timed)
+    monkeypatch.setattr("cfnade.threads.time.perf_counter", lambda: clock[0])
+    return seconds
+
+
+@pytest.mark.parametrize("text", [None, "", FLAGS.replace("avx512_bf16", "avx512_vnni")])
+def test_without_instructions_for_it_bfloat16_is_not_fast(cpu_info, products, text):
+    if text is not None:
+        cpu_info.write_text(text)
+    assert has_fast_bfloat16(cpu_info) is False
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(1.0, True), (7.0, True), (9.0, False)])
+@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16"])
+def test_with_instructions_for_it_a_trial_decides(cpu_info, products, flag, seconds, expected):
+    cpu_info.write_text(FLAGS.replace("avx512_bf16", flag))
+    products["bfloat16"] = seconds
+    assert has_fast_bfloat16(cpu_info) is expected
+
+
+def test_the_trial_is_made_once(cpu_info, products):
+    cpu_info.write_text(FLAGS)
+    assert has_fast_bfloat16(cpu_info)
+    products["bfloat16"] = 99.0
+    cpu_info.unlink()
+    assert has_fast_bfloat16(cpu_info)
+
+
+def test_without_torch_nothing_is_tried(cpu_info, monkeypatch):
+    cpu_info.write_text(FLAGS)
+    monkeypatch.setattr("cfnade.threads.find_spec", lambda name: None)
+    assert has_fast_bfloat16(cpu_info) is False
+
+
+def test_this_machine_has_an_answer():
+    assert has_fast_bfloat16() in (True, False) and has_fast_bfloat16(CPU_INFO) in (True, False)
 
 
 def test_no_threads_at_all_are_refused():

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -140,7 +141,7 @@ def fit_progress(console: Console | None = None) -> Iterator[Callbacks]:
         def on_stage(name: str) -> None:
             nonlocal done, stage
             end()
-            done += planned.get(stage, 0.0)
+            done = sum(planned[earlier] for earlier in takewhile(name.__ne__, planned))
             stage = name
             epochs.clear()
             update(0.0)

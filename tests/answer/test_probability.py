@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade import ArtifactError, ConfigError, DataError, ImplicitCFNADE, Recipe
+from cfnade import ArtifactError, ConfigError, DataError, ImplicitCFNADE
 from cfnade.answer import probability as module
 from cfnade.answer.probability import LEAST_SLOPE, Calibrator, fit_calibrator
 from tests.networks import SMALL, group_counts
@@ -242,13 +242,6 @@ def test_a_model_can_be_calibrated_on_other_data(counts):
     assert np.isfinite(model.probability({0: 1}, [1, 3])).all()
     with pytest.raises(DataError, match="must have the model's 20 items"):
         model.calibrate(known[:, :5], later[:, :5])
-
-
-def test_the_curve_is_fitted_before_the_refit_and_kept_after_it(counts):
-    with_refit = ImplicitCFNADE(**SMALL, recipe=Recipe(refit=True)).fit(counts)
-    without = ImplicitCFNADE(**SMALL, recipe=Recipe(refit=False)).fit(counts)
-    assert with_refit.calibrator_ == without.calibrator_ is not None
-    assert not np.array_equal(with_refit.scores(counts), without.scores(counts))
 
 
 def test_a_saved_model_keeps_it_and_one_saved_without_has_none(model, counts, tmp_path):

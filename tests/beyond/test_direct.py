@@ -103,14 +103,65 @@ def test_items_with_the_same_watchers_share_the_weight_whatever_the_penalty():
 
 @pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
 def test_items_without_neighbours_have_themselves_with_weight_0(max_users):
-    counts = csr_array(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
-    neighbours, weight = NeighbourRegression(counts, max_users=max_users).neighbours(
-        1.0, 5
-    )  # more than there are
+    counts = csr_array([[1.0, 0.0, 2.0], [3.0, 0.0, 1.0], [1.0, 0.0, 4.0], [1.0, 0.0, 0.0]])
+    regression = NeighbourRegression(counts, max_users=max_users)
+    neighbours, weight = regression.neighbours(1.0, 5)  # more than there are
     assert neighbours.shape == weight.shape == (3, 5)
     assert neighbours[1].tolist() == [1] * 5 and (weight[1] == 0).all()
     assert neighbours[0].tolist() == [2, 0, 0, 0, 0] and weight[0, 0] > 0
     assert direct_weight(neighbours, weight).toarray()[2, 0] == weight[0, 0]
+
+
+@pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
+def test_items_with_one_or_two_watchers_have_no_neighbours_and_are_nobodys(many_counts, max_users):
+    all_counts = many_counts.toarray()
+    all_counts[:, [4, 9]] = 0.0
+    all_counts[:2, 4] = all_counts[:1, 9] = 1.0
+    neighbours, weight = NeighbourRegression(csr_array(all_counts), 50, max_users).neighbours(L2, 6)
+    for rare in (4, 9):
+        assert neighbours[rare].tolist() == [rare] * 6 and not weight[rare].any()
+    others = [item for item in range(14) if item not in (4, 9)]
+    assert not np.isin(neighbours[others], [4, 9]).any()
+    kept, kept_weight = NeighbourRegression(csr_array(all_counts[:, others]), 50).neighbours(L2, 6)
+    np.testing.assert_array_equal(neighbours[others], np.array(others)[kept])
+    np.testing.assert_allclose(weight[others], kept_weight, atol=1e-6)
+    all_counts[2, 4] = 1.0  # a third watcher
+    _, weight = NeighbourRegression(csr_array(all_counts), 50, max_users).neighbours(L2, 6)
+    assert weight[4].any()
+
+
+@pytest.mark.parametrize("n_known", [0, 1])
+def test_nothing_is_regressed_on_fewer_than_two_known_items(n_known):
+    counts = np.zeros((5, 3))
+    counts[:, :n_known] = 1.0
+    neighbours, weight = NeighbourRegression(csr_array(counts)).neighbours(L2, 2)
+    assert neighbours.tolist() == [[0, 0], [1, 1], [2, 2]] and not weight.any()
+
+
+@pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])
+def test_where_few_items_share_watchers_strangers_fill_up_the_candidates(rng, max_users):
+    counts = np.zeros((300, 12))  # four groups of three items that share no watchers
+    for group in range(4):
+        counts[75 * group : 75 * (group + 1), 3 * group : 3 * (group + 1)] = rng.random(
+            (75, 3)
+        ) < rng.uniform(0.3, 0.8, 3)
+    regression = NeighbourRegression(csr_array(counts), 7, max_users)
+    candidates, _ = regression._regress(np.arange(12), np.float32(L2))
+    for item, chosen in enumerate(candidates):
+        assert len(set(chosen)) == 7 and item not in chosen
+    found = as_dicts(*regression.neighbours(L2, 7))
+    for item, (mine, theirs) in enumerate(
+        zip(found, regressed_one_by_one(csr_array(counts), 7), strict=True)
+    ):
+        assert mine == pytest.approx(theirs, abs=TINY)
+        assert {other // 3 for other in mine} <= {item // 3}
+
+
+def test_the_number_of_threads_changes_nothing(many_counts, monkeypatch):
+    monkeypatch.setattr(module, "_ITEMS", 3)  # several blocks
+    one, two = (NeighbourRegression(many_counts, n_threads=n).neighbours(L2, 8) for n in (1, 2))
+    for mine, theirs in zip(one, two, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("max_users", [None, 1000], ids=["dense", "sparse"])

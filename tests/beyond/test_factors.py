@@ -123,9 +123,9 @@ def drawn(n_hidden: int, **settings):
     return network.weights, network.config
 
 
-def started(ratings, n_hidden: int, n_factors: int, seed: int = 0, **settings):
+def started(ratings, n_hidden: int, n_factors: int, seed: int = 0, max_users=1000, **settings):
     weights, config = drawn(n_hidden, **settings)
-    options = {"n_factors": n_factors, "alpha": ALPHA, "n_threads": 1}
+    options = {"n_factors": n_factors, "alpha": ALPHA, "max_users": max_users, "n_threads": 1}
     return start_from_factors(weights, ratings, config, seed=seed, **options), config
 
 
@@ -184,6 +184,16 @@ def test_a_narrow_network_starts_with_the_leading_components(ratings):
     W, V = start["like_weight"][:, :6], start["output_weight"][:, :6]
     expected = factor_scores(ratings, config, 10, n_leading=6)
     np.testing.assert_allclose(entering(ratings, config) @ W @ V.T, expected, atol=2e-2)
+
+
+@pytest.mark.parametrize(("max_users", "every"), [(40, 1), (39, 2), (20, 2), (10, 4)])
+def test_of_many_users_the_factors_are_made_from_some_evenly_spaced(ratings, max_users, every):
+    (some, _), (expected, _) = (
+        started(ratings, 8, 5, max_users=max_users),
+        started(ratings[::every], 8, 5),
+    )
+    for name, weight in expected.items():
+        np.testing.assert_array_equal(some[name], weight)
 
 
 @pytest.mark.parametrize("n_hidden", [1, 2, 4, 16])

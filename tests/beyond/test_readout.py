@@ -105,35 +105,37 @@ def test_the_usual_value_stands_in_for_none():
         assert getattr(USUAL, name) in values and list(values) == sorted(values)
 
 
-def test_what_is_fixed_stays_and_the_rest_is_found():
+def test_what_is_fixed_stays_and_both_strengths_are_found():
     wanted = Readout(True, 300.0, 7, 40.0, -0.2)
 
     def cost(tried):  # a smooth bowl around what is wanted
         far = abs(tried.popularity_tilt - wanted.popularity_tilt)
-        for name in ("direct_l2", "direct_gain"):
-            far += abs(np.log(getattr(tried, name) / getattr(wanted, name)))
-        return far
+        return far + abs(np.log(tried.direct_gain / wanted.direct_gain))
 
-    assert find_readout(Readout(direct_neighbours=7), GRID, cost) == wanted
+    assert find_readout(Readout(direct_l2=300.0, direct_neighbours=7), cost) == wanted
+    usual = replace(USUAL, direct_gain=40.0, popularity_tilt=-0.2)
+    assert find_readout(Readout(), cost) == usual  # nothing else is searched for
+    gain = find_readout(replace(wanted, direct_gain=None), lambda tried: tried.direct_gain)
+    assert gain == replace(wanted, direct_gain=min(GRID["direct_gain"]))
 
 
 def test_all_fixed_means_one_look():
     fixed, looks = Readout(True, 5.0, 2, 1.5, 0.3), []
-    found = find_readout(fixed, GRID, lambda tried: float(len(looks.append(tried) or looks)))
+    found = find_readout(fixed, lambda tried: float(len(looks.append(tried) or looks)))
     assert found == fixed and looks == [fixed]
 
 
 def test_without_a_direct_path_popularity_alone_is_searched():
     tried = []
-    found = find_readout(Readout(direct=False), GRID, lambda r: tried.append(r) or 1.0)
+    found = find_readout(Readout(direct=False), lambda r: tried.append(r) or 1.0)
     assert found == replace(USUAL, direct=False)
     assert {replace(r, popularity_tilt=0.0) for r in tried} == {found}
     assert 1 < len(tried) <= len(GRID["popularity_tilt"])
 
 
-def test_a_search_ends_after_some_trials(rng):
+def test_a_search_ends_after_some_trials():
     tried = []
-    find_readout(Readout(), GRID, lambda r: tried.append(r) or -float(len(tried)))
+    find_readout(Readout(), lambda r: tried.append(r) or -float(len(tried)))
     assert len(tried) <= MAX_TRIALS
 
 

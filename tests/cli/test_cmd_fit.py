@@ -114,17 +114,20 @@ def test_a_place_that_no_model_can_be_saved_in_is_refused(events, capsys, option
 
 def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
     out = tmp_path / "model"
-    command = [sys.executable, "-m", "cfnade", "fit", str(events), "--out", str(out)]
-    command += set_options(n_hidden=8, item_l2=0.1, patience=100000)
+    # A checkpoint after every epoch, so that this takes no longer than it must.
+    program = "import cfnade.fit.pipeline as p; p.CHECKPOINT_SECONDS = 0.0; "
+    program += "from cfnade.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "fit", str(events), "--out", str(out)]
+    command += set_options(n_hidden=8, item_l2=0.1, patience=100000, recipe__start="random")
     endless, short = set_options(max_epochs=100000), set_options(max_epochs=3)
     process = subprocess.Popen([*command, *endless], stderr=subprocess.PIPE, text=True)
-    state = tmp_path / "model.checkpoint" / "search" / "state.json"
+    state = tmp_path / "model.checkpoint" / "training" / "state.json"
     deadline = time.monotonic() + 60
     while not state.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert state.exists()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
+    assert state.exists()
     assert process.returncode == 130
     assert "--resume" in errors and "Traceback" not in errors
     done = subprocess.run([*command, *short, "--resume"], capture_output=True, text=True)

@@ -9,8 +9,8 @@ from importlib.metadata import version
 
 import pytest
 
-from cfnade.cli import cmd_data
 from cfnade.cli.main import run
+from cfnade.data.interactions import Interactions
 from cfnade.errors import DataError, TrainingError
 from tests.cli.helpers import check_refused, last_error
 
@@ -66,7 +66,7 @@ def test_the_exit_code_says_what_kind_of_error_it_was(
     def fail(interactions):
         raise error
 
-    monkeypatch.setattr(cmd_data, "describe", fail)
+    monkeypatch.setattr(Interactions, "describe", fail)
     assert run(["data", "describe", str(events)]) == code
     assert last_error(capsys) == f"cfnade: {message}"
 

@@ -9,7 +9,7 @@ from cfnade.cli.options import parse_settings, parse_weights
 from tests.cli.helpers import check_refused, last_error
 
 
-@pytest.mark.parametrize("name", ["readout__direct", "recipe__refit", "recipe__item_mean"])
+@pytest.mark.parametrize("name", ["readout__direct", "recipe__item_mean"])
 def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
     assert run(["evaluate", str(events), "--set", f"{name}=no"]) == 2
     inner = name.split("__")[1]
@@ -33,9 +33,9 @@ def test_values_of_another_form_end_in_one_line_and_exit_code_2(
 
 
 def test_settings_are_numbers_switches_nothing_or_text():
-    pairs = ["alpha=3", "weight-decay = 0.5", "refit=False", "patience=None", "activation=tanh"]
+    pairs = ["alpha=3", "weight-decay = 0.5", "direct=False", "patience=None", "activation=tanh"]
     assert parse_settings(pairs) == {
-        "alpha": 3, "weight_decay": 0.5, "refit": False, "patience": None, "activation": "tanh",
+        "alpha": 3, "weight_decay": 0.5, "direct": False, "patience": None, "activation": "tanh",
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 import cfnade
 from cfnade import ConfigError, ImplicitCFNADE
 from cfnade.beyond.direct import regression_bytes
-from cfnade.beyond.readout import GRID, NO_READOUT, Readout
+from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.fit import plan as module
 from cfnade.fit.plan import (
     DirectPlan,
@@ -58,7 +58,7 @@ def test_what_is_set_is_not_decided():
         "batch_size": 7, "max_epochs": 9, "patience": 3, "validate_every": 4, "n_layers": 2,
         "activation": "relu", "input_scale": "none", "optimizer": "sgd", "schedule": "linear",
         "weight_decay": 0.2, "item_mean": False, "context_share": None,
-        "bias_start": "odds",
+        "bias_start": "odds", "precision": "bfloat16",
     }  # fmt: skip
     plan = plan_of(**given)
     decided = {**asdict(plan.model), **asdict(plan.training)}
@@ -69,9 +69,10 @@ def test_what_is_set_is_not_decided():
 
 
 @pytest.mark.parametrize(
-    ("n_users", "expected"), [(10**6, 200), (1_600, 200), (800, 100), (100, 16), (1, 16)]
+    ("n_users", "expected"),
+    [(10**6, 1000), (100_000, 400), (50_000, 200), (1_600, 200), (800, 100), (100, 16), (1, 16)],
 )
-def test_an_update_has_200_users_or_an_eighth_of_them(n_users, expected):
+def test_few_users_are_trained_on_in_smaller_batches_and_many_in_larger_ones(n_users, expected):
     assert plan_of(n_users).training.batch_size == expected
     assert plan_of(n_users, batch_size=7).training.batch_size == 7
 
@@ -80,15 +81,118 @@ def test_an_update_has_200_users_or_an_eighth_of_them(n_users, expected):
     ("n_users", "patience", "look_every"),
     [(100_000, 6, 2), (6_000, 7, 2), (1_900, 20, 5), (200, 25, 7)],
 )
-def test_with_few_users_patience_and_looks_count_updates(n_users, patience, look_every):
-    training = plan_of(n_users).training
-    assert (training.patience, training.validate_every) == (patience, look_every)
-    given = plan_of(n_users, patience=3, validate_every=4, max_epochs=10).training
+def test_from_a_random_start_patience_and_looks_count_updates(n_users, patience, look_every):
+    def training(**changes):
+        return plan_of(n_users, start="random", **changes).training
+
+    assert (training().patience, training().validate_every) == (patience, look_every)
+    given = training(patience=3, validate_every=4, max_epochs=10)
     assert (given.patience, given.validate_every) == (3, 4)
-    soon = plan_of(n_users, patience=3).training  # or a single look would end it
-    assert soon.validate_every == min(look_every, 3)
-    short = plan_of(n_users, max_epochs=12).training  # a quarter of the epochs
-    assert short.validate_every == min(look_every, 3)
+    # A single look would end it, or come after the last epoch.
+    assert training(patience=3).validate_every == min(look_every, 3)
+    assert training(max_epochs=12).validate_every == min(look_every, 3)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ({}, "linear"),
+        ({"start": "factors"}, "linear"),
+        ({"start": "random"}, "constant"),
+        ({"n_layers": 2}, "constant"),  # cannot start from factors
+        ({"schedule": "constant"}, "constant"),
+        ({"start": "random", "schedule": "linear"}, "linear"),
+    ],
+)
+def test_the_step_falls_after_a_start_from_factors(recipe, expected):
+    training = plan_of(**recipe).training
+    assert training.schedule == expected
+    looks = [n for n in range(1, training.max_epochs + 1) if training.is_validated(n)]
+    if expected == "linear":  # nothing stops it early: one look, at the end
+        assert looks == [training.max_epochs] and training.patience == training.max_epochs
+    else:
+        assert len(looks) > 10 and training.patience < training.max_epochs == 200
+
+
+@pytest.mark.parametrize("n_users", [60, 1_600, 7_000, 10_000])
+def test_a_falling_step_takes_about_as_many_updates_whatever_the_data(n_users):
+    training = plan_of(n_users, 100, 100 * n_users).training
+    n_updates = training.updates_per_epoch(n_users)
+    assert 0 <= training.max_epochs * n_updates - module.N_UPDATES < n_updates
+    assert plan_of(n_users, max_epochs=7).training.max_epochs == 7
+
+
+def test_a_falling_step_takes_some_epochs_however_many_users():
+    assert plan_of(10**7, 100, 10**9).training.max_epochs == module.LEAST_EPOCHS
+
+
+@pytest.mark.parametrize("n_users", [60, 1_600])
+def test_where_items_have_few_watchers_epochs_are_limited(n_users):
+    training = plan_of(n_users, 1_000, 1_000).training
+    assert training.max_epochs == module.MOST_EPOCHS
+    assert plan_of(n_users, 1_000, 1_000, max_epochs=99).training.max_epochs == 99
+    assert plan_of(n_users, 1_000, 1_000, start="random").training.max_epochs == 200
+
+
+def test_where_items_have_few_watchers_a_falling_step_is_smaller():
+    few, many = ((10_000, 1_000, 1_000 * watchers) for watchers in (20, 200))
+    assert plan_of(*few).training.learning_rate < plan_of(*many).training.learning_rate
+    for recipe in ({"start": "random"}, {"schedule": "constant"}, {"learning_rate": 0.5}):
+        rates = {plan_of(*size, **recipe).training.learning_rate for size in (few, many)}
+        assert len(rates) == 1
+
+
+@pytest.mark.parametrize(("is_fast", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_products_are_in_bfloat16_where_that_is_fast_unless_set(monkeypatch, is_fast, expected):
+    monkeypatch.setattr(module, "has_fast_bfloat16", lambda: is_fast)
+    assert plan_of().training.precision == expected
+    assert f"{expected} products" in "\n".join(plan_of().lines())
+    for given in ("float32", "bfloat16"):
+        assert plan_of(precision=given).training.precision == given
+    assert FitPlan.of_size(9, 9, 9, FitSettings(RECIPES["paper"])).training.precision == "float32"
+    with pytest.raises(ConfigError, match="precision must be one of float32, bfloat16"):
+        plan_of(precision="float16")
+
+
+def test_small_updates_are_made_on_one_thread():
+    logits = {n_items: 200 * (n_items // 2 + 1) for n_items in (9_996, 10_000)}
+    assert logits[9_996] < module.SEVERAL_THREADS_LOGITS < logits[10_000]
+    assert plan_of(n_items=9_996).training_threads(4) == 1
+    assert plan_of(n_items=10_000).training_threads(4) == 4
+    assert plan_of(n_items=10_000).training_threads(1) == 1
+    assert plan_of(n_items=6_000, context_share=None).training_threads(4) == 4  # more targets
+
+
+def test_trials_are_made_around_the_plan():
+    plan = plan_of(trials=3)
+    assert plan_of().trials == 1 and plan.trials == 3
+    assert plan.training == plan_of().training
+    for name, values in plan.training_grid.items():
+        assert values[1] == getattr(plan.training, name) and values[0] < values[1] < values[2]
+    shortest = plan_of(max_epochs=1, item_l2=0.0).training_grid
+    assert shortest == {"item_l2": [0.0], "max_epochs": [1, 2]}  # nothing is tried twice
+
+
+def test_stages_are_announced_in_their_order():
+    before, after = ["direct path", "factors"], ["readout", "calibration"]
+    last = "direct path of all pairs"
+    assert list(plan_of().stages) == [*before, "training", *after, last]
+    trainings = ["training", "training 2", "training 3"]
+    assert list(plan_of(trials=3).stages) == [*before, *trainings, *after, last]
+    assert all(time > 0 for time in plan_of().stages.values())
+    without = plan_of(start="random", readout=NO_READOUT).stages
+    assert {name for name, time in without.items() if time == 0} == {*before, last}
+
+
+def test_more_work_takes_longer():
+    small = plan_of().stages
+    for larger, stages in [
+        (plan_of(n_items=2_000, n_pairs=10**6), {"direct path", "factors", "training", "readout"}),
+        (plan_of(n_users=30_000), {"factors", "training"}),
+        (plan_of(max_epochs=99), {"training"}),
+        (plan_of(n_hidden=512), {"training"}),
+    ]:
+        assert {n for n, time in larger.stages.items() if time > 1.01 * small[n]} >= stages
 
 
 @pytest.mark.parametrize(
@@ -109,13 +213,12 @@ def test_items_with_few_watchers_are_regularised_more(n_users, watchers, expecte
 # The start -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("size", [(60, 20, 400), (10**4, 10**3, 10**5), (10**7, 10**5, 10**9)])
 @pytest.mark.parametrize(
-    ("start", "n_pairs", "expected"),
-    [(None, 500_000, True), (None, 500_001, False), ("factors", 500_001, True),
-     ("random", 10, False)],
-)  # fmt: skip
-def test_small_data_start_from_factors_unless_set_otherwise(start, n_pairs, expected):
-    assert (plan_of(n_pairs=n_pairs, start=start).factors is not None) is expected
+    ("start", "expected"), [(None, True), ("factors", True), ("random", False)]
+)
+def test_data_of_any_size_start_from_factors_unless_set_otherwise(size, start, expected):
+    assert (plan_of(*size, start=start).factors is not None) is expected
 
 
 @pytest.mark.parametrize("changes", [{"n_layers": 2}, {"activation": "relu"}])
@@ -133,11 +236,11 @@ def test_few_watchers_are_given_more_confidence(watchers, alpha):
     assert plan_of(n_items=1_000, n_pairs=1_000 * watchers).factors.alpha == alpha
 
 
-def test_there_are_more_factors_where_items_have_few_watchers_but_never_more_than_data():
-    assert plan_of(2_000, 1_025, 19_000).factors.n_factors == 512
-    assert plan_of(2_000, 1_024, 20 * 1_024).factors.n_factors == 256
+def test_there_are_never_more_factors_than_half_of_the_users_or_items():
+    assert plan_of(2_000, 1_024, 20_000).factors.n_factors == module.N_FACTORS == 256
     assert plan_of(100, 1_024, 40_000).factors.n_factors == 50
-    assert plan_of(1, 1, 1).factors == FactorPlan(1, 1000.0)
+    assert plan_of(2_000, 30, 40_000).factors.n_factors == 15
+    assert plan_of(1, 1, 1).factors == FactorPlan(1, 1000.0, module.FACTOR_USERS)
 
 
 # The direct path and the readout ---------------------------------------------------------------
@@ -146,46 +249,32 @@ def test_there_are_more_factors_where_items_have_few_watchers_but_never_more_tha
 @pytest.mark.parametrize(
     ("n_items", "expected"),
     [
-        (20_000, DirectPlan(100, None)),
-        (20_001, DirectPlan(200, 50_000)),
-        (100_000, DirectPlan(200, 50_000)),
+        (20_000, DirectPlan(32, None)),
+        (20_001, DirectPlan(32, 50_000)),
+        (100_000, DirectPlan(32, 50_000)),
         (100_001, None),
     ],
 )
 def test_the_direct_path_is_dense_then_sparse_then_left_out(n_items, expected):
     plan = plan_of(n_items=n_items)
     assert plan.direct == expected
-    assert plan.readout == Readout(direct=expected is not None)
+    n_neighbours = None if expected is None else expected.n_candidates
+    assert plan.readout == Readout(expected is not None, direct_neighbours=n_neighbours)
     assert (plan.memory.direct > 0) is (expected is not None)
 
 
-def test_more_neighbours_need_as_many_candidates():
-    assert plan_of(readout=Readout(direct_neighbours=150)).direct.n_candidates == 150
-    assert plan_of(readout=Readout(direct_neighbours=20)).direct.n_candidates == 100
-    many = plan_of(n_items=50_000, readout=Readout(direct_neighbours=150))
-    assert many.direct.n_candidates == 200
+def test_items_have_more_neighbours_where_they_have_many_watchers_unless_set():
+    few, many = ((10_000, 100, 100 * watchers) for watchers in (20, 200))
+    found = [plan_of(*size).readout.direct_neighbours for size in (few, many)]
+    assert found == [module.FEW_NEIGHBOURS, module.MANY_NEIGHBOURS] == [32, 100]
+    for size in (few, many):
+        plan = plan_of(*size, readout=Readout(direct_neighbours=150))
+        assert plan.direct.n_candidates == plan.readout.direct_neighbours == 150
 
 
 def test_a_readout_without_a_direct_path_has_none():
     plan = plan_of(readout=NO_READOUT)
     assert plan.direct is None and plan.readout == NO_READOUT and plan.memory.direct == 0
-
-
-def test_the_grid_of_the_readout_fits_the_candidates_and_the_catalogue():
-    small, medium, large = (plan_of(n_items=n).readout_grid for n in (10_000, 10_001, 20_001))
-    assert small == {**GRID, "direct_neighbours": (5, 10, 20, 50, 100)}
-    assert "direct_l2" not in medium and medium["direct_neighbours"][-1] == 100
-    assert large["direct_neighbours"] == GRID["direct_neighbours"]
-
-
-# Refit -----------------------------------------------------------------------------------------
-
-
-def test_a_refit_is_for_what_was_held_out_and_worth_it():
-    assert not plan_of(refit=True).refits(1.0)  # nothing to add
-    assert plan_of().refits(0.95) and not plan_of().refits(0.995)
-    assert plan_of(refit=True).refits(0.995)
-    assert not plan_of(refit=False).refits(0.5)
 
 
 # Memory ----------------------------------------------------------------------------------------
@@ -197,9 +286,9 @@ DIRECT = regression_bytes(444_480, 17_348, 16_000_000, 100, None)
 
 def test_factors_to_start_from_take_room_and_a_refusal_names_them():
     cold, warm = (MemoryPlan.of(**PAPER, n_factors=n) for n in (0, 256))
-    assert warm.factors == 4 * (444_480 + 17_348) * 256 * 3 > warm.update
+    assert warm.factors == 4 * (50_000 + 17_348) * 256 * 3 > warm.update
     assert warm.total - cold.total == warm.factors - cold.update  # one after the other
-    assert "factors 1.4" in warm.describe() and "factors" not in cold.describe()
+    assert "factors 0.21" in warm.describe() and "factors" not in cold.describe()
     with pytest.raises(ConfigError, match="recipe__start='random'"):
         warm.within(10**9)
     with pytest.raises(ConfigError) as refused:
@@ -249,11 +338,14 @@ def test_at_least_one_user_is_judged_at_once():
     assert plan_of(n_items=10**9, n_hidden=1).rows_per_look == 1
 
 
-def test_validation_is_planned_for_no_more_users_than_there_are():
-    few, many = plan_of(100, 1_000), plan_of(10**6, 1_000)
-    assert few.memory.judged == 4 * 3 * 100 * 1_000
-    assert many.memory.judged == 4 * 3 * module.VALIDATION_USERS * 1_000
-    assert (few.validation_users, many.validation_users) == (100, module.VALIDATION_USERS)
+@pytest.mark.parametrize(
+    ("n_users", "expected"),
+    [(1, 1), (100, 100), (501, 500), (2_000, 500), (4_000, 1_000), (8_000, 2_000), (10**6, 2_000)],
+)
+def test_validation_is_held_out_from_a_quarter_of_the_users_within_bounds(n_users, expected):
+    plan = plan_of(n_users, 1_000)
+    assert plan.validation_users == expected
+    assert plan.memory.judged == 4 * 3 * expected * 1_000
 
 
 def test_the_calibrator_sees_fewer_users_if_there_are_many_items():
@@ -313,15 +405,21 @@ def test_the_plan_is_readable():
     text = "\n".join(lines)
     assert "data: 60 users, 20 items, " in text and "watchers per item" in text
     assert "network: 256 hidden units, alpha 30, start from 10 factors (alpha 1000)" in text
-    assert "batches of 16, item_l2 0.02" in text
-    assert "direct path: 100 candidate neighbours for each item" in text
-    assert "searches direct_gain, direct_l2, direct_neighbours, popularity_tilt" in text
+    assert "training: adam, step 0.005, batches of 16, item_l2 0.02, dropout 0.25, " in text
+    assert "125 epochs with a falling step" in text and "trials" not in text
+    assert "direct path: 100 neighbours for each item" in text
+    assert "readout: searches direct_gain, popularity_tilt" in text
     assert "fitting takes about 0.4 GB" in text
     paper = "\n".join(FitPlan.of_size(9, 9, 9, FitSettings(RECIPES["paper"])).lines())
     assert "random weights" in paper and "direct path: none" in paper
     assert "searches nothing" in paper
+    assert "at most 200 epochs, validated every 2, patience 20, float32 products" in paper
     large = "\n".join(plan_of(n_items=30_000).lines())
-    assert "found on 50,000 users at most" in large
+    assert "32 neighbours for each item, found on 50,000 users at most" in large
+    assert "products; up to 3 trials around that" in "\n".join(plan_of(trials=3).lines())
+    fixed = Readout(direct_gain=2.0, popularity_tilt=0.0)
+    assert "searches nothing" in "\n".join(plan_of(readout=fixed).lines())
+    assert "searches popularity_tilt" in "\n".join(plan_of(n_items=10**6).lines())
 
 
 # Nowhere else ----------------------------------------------------------------------------------

@@ -52,15 +52,22 @@ def test_defaults_of_the_recipe_are_those_of_the_configurations():
 
 def test_the_paper_recipe_is_that_of_the_paper():
     paper = RECIPES["paper"]
-    assert set(RECIPES) == {"default", "paper"} and RECIPES["default"] == Recipe()
+    assert paper.schedule == "constant" and paper.precision == "float32" and paper.trials == 1
     assert (paper.n_hidden, paper.optimizer, paper.learning_rate) == (256, "sgd", 0.01)
     assert (paper.batch_size, paper.weight_decay, paper.alpha) == (200, 0.01, 300.0)
     assert paper.context_share is None and not paper.item_mean  # Eq. 14 as printed
     assert paper.readout == NO_READOUT and paper.start == "random"  # not in the paper
 
 
+def test_the_default_trains_once_and_thorough_chooses_from_several_trainings():
+    assert list(RECIPES) == ["default", "thorough", "paper"]
+    assert RECIPES["default"] == Recipe() and Recipe().trials == 1
+    thorough = RECIPES["thorough"]
+    assert thorough.trials > 1 and replace(thorough, trials=1) == Recipe()
+
+
 def test_keywords_override_the_recipe_and_none_leaves_it():
-    for recipe in ("default", "paper", Recipe(alpha=7.0)):
+    for recipe in ("default", "thorough", "paper", Recipe(alpha=7.0)):
         assert FitSettings.of(params_of(recipe=recipe)).recipe == recipe_of(recipe)
     values = {"n_hidden": 3, "alpha": 2.0, "item_l2": 0.5, "dropout": 0.1, "learning_rate": 0.2,
               "batch_size": 9, "max_epochs": 4, "patience": 2}  # fmt: skip
@@ -103,7 +110,10 @@ def test_settings_without_meaning_are_refused(wrong):
         FitSettings.of(params_of(**wrong))
 
 
-@pytest.mark.parametrize("wrong", [{"start": "warm"}, {"refit": 1}, {"readout": None}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"start": "warm"}, {"readout": None}, {"trials": 0}, {"trials": 2.5}, {"trials": "many"}],
+)
 def test_a_recipe_without_meaning_is_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Recipe(**wrong)
@@ -127,10 +137,10 @@ def test_nested_names_change_one_field_of_the_recipe_or_readout():
     changed = with_nested(params_of(recipe="paper"), {"readout__direct_gain": 3.0})
     assert changed == {"readout": replace(NO_READOUT, direct_gain=3.0)}
     given = params_of(readout=Readout(direct_l2=5.0))
-    both = {"readout__direct_gain": 3.0, "readout__direct": False, "recipe__refit": True}
+    both = {"readout__direct_gain": 3.0, "readout__direct": False, "recipe__trials": 3}
     assert with_nested(given, both) == {
         "readout": Readout(False, direct_l2=5.0, direct_gain=3.0),
-        "recipe": Recipe(refit=True),
+        "recipe": Recipe(trials=3),
     }
 
 
@@ -184,7 +194,7 @@ def test_count_distributions_are_not_settings_that_are_saved():
     assert to_json(params_of(alpha=np.float64(2.0)))["alpha"] == 2.0
 
 
-def test_flat_settings_of_earlier_versions_are_read():
+def test_settings_of_earlier_versions_are_read():
     saved = {
         "n_hidden": 4, "alpha": 20.0, "n_layers": 2, "optimizer": "sgd", "batch_size": 50,
         "direct": True, "direct_gain": 3.0, "direct_dropout": 0.5, "popularity_tilt": None,
@@ -193,13 +203,16 @@ def test_flat_settings_of_earlier_versions_are_read():
     }  # fmt: skip
     found = FitSettings.of(params_of(**from_json(saved, KEYWORDS)))
     expected = Recipe(
-        n_hidden=4, alpha=20.0, n_layers=2, optimizer="sgd", batch_size=50, refit=False,
+        n_hidden=4, alpha=20.0, n_layers=2, optimizer="sgd", batch_size=50,
         start="random", item_l2=0.1, readout=Readout(direct_gain=3.0),
     )  # fmt: skip
     assert found == FitSettings(expected, seed=3)
     assert from_json({"start_from_factors": True}, KEYWORDS)["recipe"].start == "factors"
     assert from_json({"start_from_factors": None}, KEYWORDS)["recipe"] == Recipe()
     assert FitSettings.of(params_of(**from_json({}, KEYWORDS))) == FitSettings()
+    grouped = {"recipe": {"n_layers": 2, "refit": False, "readout": {"direct_gain": 3.0}}}
+    found = FitSettings.of(params_of(**from_json(grouped, KEYWORDS)))
+    assert found.recipe == Recipe(n_layers=2, readout=Readout(direct_gain=3.0))
 
 
 def test_recipes_and_readouts_are_read_as_they_are_or_as_json():

@@ -47,7 +47,7 @@ def train_command(folder, out, *more, module=("-m", "cfnade")):
         ("validation_share", 0.2, "--validation-share"),
         ("validation_by", "events", "split by pairs"),
         ("memory_limit", "4GB", "one row group per shard"),
-        ("recipe__refit", True, "not trained on"),
+        ("recipe__trials", 3, "trains once"),
         ("choose_by", "ndcg@20", "by MPR"),
         ("recipe__start", "factors", "all users in memory"),
         ("readout__direct_gain", 2.0, "no readout"),

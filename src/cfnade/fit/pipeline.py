@@ -154,7 +154,7 @@ class _Checkpoints:
     """Folders for the checkpoints of the trainings of one fit."""
 
     def __init__(self, folder: Path | None, *, resume: bool) -> None:
-        if resume and (folder is None or not (folder / "training").exists()):
+        if resume and (folder is None or not any(folder.glob("*"))):
             raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
         if folder is not None and not resume:
             shutil.rmtree(folder, ignore_errors=True)
@@ -300,8 +300,9 @@ class _Fitting:
             self.callbacks.begin("calibration")
             scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
             calibrator = _calibrate(scorer, train_counts, held_out)
+        if judge is None or train_counts.nnz < known.nnz:
+            self.callbacks.begin("direct path of all pairs")
         if train_counts.nnz < known.nnz:
-            self.callbacks.begin("direct path again")
             part = self._part(known)
         scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
         return Fitted(

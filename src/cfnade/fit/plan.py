@@ -289,15 +289,16 @@ class FitPlan:
             stages["factors"] = 2e-7 * n_rows * self.factors.n_factors**2
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
-        return stages | {"direct path again": stages["direct path"]}
+        after = {name: stages.pop(name) for name in ("readout", "calibration")}
+        return stages | after | {"direct path of all pairs": stages["direct path"]}
 
     @property
     def training_grid(self) -> dict[str, Sequence[Any]]:
         """Values of the training to try if there are several trials."""
         n_epochs, l2 = self.training.max_epochs, self.training.item_l2
         return {
-            "item_l2": (l2 / 4, l2, 4 * l2),
-            "max_epochs": (max(1, n_epochs // 2), n_epochs, 2 * n_epochs),
+            "item_l2": sorted({l2 / 4, l2, 4 * l2}),  # all the same if it is 0
+            "max_epochs": sorted({max(1, n_epochs // 2), n_epochs, 2 * n_epochs}),
         }
 
     def has_most_pairs(self, seen: Sequence[Mapping[str, Any]]) -> bool:

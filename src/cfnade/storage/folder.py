@@ -113,10 +113,14 @@ def _write_files(artifact: Artifact, folder: Path) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder that holds anything but a model."""
+    """Refuse a folder that holds anything but a model, or that cannot be written."""
     is_model = folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))
     if folder.exists() and not is_model:
         raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
 
 
 def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
