@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.model.ordering import Window, draw_window, split_batch
+from cfnade.model.ordering import N_STARTS, Window, draw_window, split_batch
 
 
 def in_context(window: Window) -> np.ndarray:
@@ -23,6 +23,19 @@ def test_a_fixed_share_of_the_items_is_context_and_each_item_equally_often(rng):
     assert (draws.sum(axis=1) == 5).all()
     np.testing.assert_allclose(draws.mean(axis=0), 0.5, atol=0.04)
     assert in_context(draw_window(1, 0.9, rng)).tolist() == [False]
+
+
+@pytest.mark.parametrize("n_items", [3, 10, 32, 1000])
+def test_targets_of_a_fixed_number_start_at_a_few_places_around_the_circle(rng, n_items):
+    windows = [draw_window(n_items, 0.5, rng) for _ in range(600)]
+    starts = {window.start for window in windows}
+    assert (
+        starts == {k * n_items // N_STARTS for k in range(N_STARTS)} == starts & set(range(n_items))
+    )
+    assert len(starts) == min(n_items, N_STARTS)
+    # So products have few sizes, of whole windows and of the two parts of those across the end.
+    sizes = {at.stop - at.start for window in windows for at, _ in window.blocks()}
+    assert len(sizes) <= N_STARTS + 1
 
 
 @pytest.mark.parametrize("start", range(8))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -305,6 +306,75 @@ def test_items_are_back_in_their_order_when_the_network_is_asked_for(ratings):
     for name, weight in run.network.named_parameters():
         torch.testing.assert_close(weight.detach(), before[name], rtol=0, atol=1e-9)
     assert run.optimizer.state["mean/output_weight"].abs().sum() > 0
+
+
+def test_epochs_of_few_updates_share_an_order_and_the_next_ones_have_another(ratings, monkeypatch):
+    monkeypatch.setattr(training_module, "_ORDER_UPDATES", 8)  # two epochs of four updates
+    run = training_module._Run(MODEL, TRAINING, ratings)
+    places = [run._arrange(epoch)[0].tolist() for epoch in (1, 2, 3, 4, 5)]
+    assert places[0] == places[1] != places[2] == places[3] != places[4] != places[0]
+    assert all(sorted(order) == list(range(20)) for order in places)
+    layers = run._arrange(5)[1]
+    assert run._arrange(6)[1] is layers  # nothing moves
+    other = training_module._Run(MODEL, changed(TRAINING, seed=1), ratings)
+    assert other._arrange(1)[0].tolist() != places[0]
+
+
+@pytest.mark.parametrize("order_updates", [1, 8, 50])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_looks_and_checkpoints_between_epochs_change_nothing(
+    ratings, tmp_path, monkeypatch, order_updates, optimizer
+):
+    """They put the items back in their own order, whichever epochs share one."""
+    monkeypatch.setattr(training_module, "_ORDER_UPDATES", order_updates)
+    training = changed(TRAINING, optimizer=optimizer, patience=6)
+    whole = train(MODEL, training, ratings).network.weights
+    mprs = iter(range(9, 0, -1))  # the last epoch is the best
+    looked_at = train(MODEL, training, ratings, validate=lambda network: Look(next(mprs)))
+    assert same_weights(looked_at.network.weights, whole)
+    train(MODEL, changed(training, max_epochs=3), ratings, checkpoint=tmp_path / "c")
+    resumed = train(MODEL, training, ratings, checkpoint=tmp_path / "c", resume=True)
+    assert same_weights(resumed.network.weights, whole)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, [1, 2, 3, 4, 5, 6]), (10.0, [3, 6])])
+def test_a_checkpoint_is_kept_after_every_so_many_seconds(
+    ratings, tmp_path, monkeypatch, seconds, expected
+):
+    clock, saved = [0.0], []
+    monkeypatch.setattr(training_module.time, "perf_counter", lambda: clock[0])
+
+    def on_step(step, n_steps):
+        clock[0] += 1.0  # four in an epoch
+
+    def on_epoch(epoch):
+        state = tmp_path / "c" / "state.json"
+        if state.exists():
+            saved.append(len(json.loads(state.read_text())["epochs"]))
+
+    train(
+        MODEL, TRAINING, ratings, on_step=on_step, on_epoch=on_epoch,
+        checkpoint=tmp_path / "c", checkpoint_seconds=seconds,
+    )  # fmt: skip
+    assert sorted(set(saved)) == expected
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_a_run_in_bfloat16_is_resumed_bit_for_bit(ratings, tmp_path, schedule):
+    training = changed(TRAINING, precision="bfloat16", schedule=schedule)
+
+    def stop(epoch):
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, training, ratings, checkpoint=tmp_path / "c", on_epoch=stop)
+    resumed = train(MODEL, training, ratings, checkpoint=tmp_path / "c", resume=True)
+    whole = train(MODEL, training, ratings)
+    assert same_weights(resumed.network.weights, whole.network.weights)
+    exact = train(MODEL, changed(training, precision="float32"), ratings)
+    assert not same_weights(exact.network.weights, whole.network.weights)
+    assert whole.epochs[-1].loss == pytest.approx(exact.epochs[-1].loss, rel=0.02)
 
 
 def test_a_run_starts_from_given_weights_and_leaves_them_alone(ratings):

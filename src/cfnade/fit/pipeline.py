@@ -330,7 +330,7 @@ class _Fitting:
             )
         if judge is None or plan.trials == 1:
             return plan, self._train_once("training", plan.training, part, start, judge)
-        names = [name for name in plan.stages if name.startswith("training")]
+        names = (name for name in plan.stages if name.startswith("training"))
         tried: list[tuple[TrainingConfig, Trained]] = []
 
         def attempt(settings: dict[str, Any]) -> Trial:
@@ -338,7 +338,7 @@ class _Fitting:
             if training.schedule == "linear":
                 every = training.max_epochs
                 training = replace(training, validate_every=every, patience=every)
-            found = self._train_once(names[len(tried)], training, part, start, judge)
+            found = self._train_once(next(names), training, part, start, judge)
             tried.append((training, found))
             return Trial(settings, judge.cost(found.network), extra=len(tried) - 1)
 
