@@ -33,7 +33,9 @@ def without_seconds(tuned):
 def test_the_space_holds_settings_that_there_are_and_the_default_of_each():
     model = ImplicitCFNADE()
     params = model.get_params()
-    usual = {**params, "recipe__item_l2": model.plan(group_counts()).training.item_l2}
+    training = model.plan(group_counts()).training
+    decided = {f"recipe__{name}": getattr(training, name) for name in ("item_l2", "learning_rate")}
+    usual = {**params, **decided}
     for name in SPACE:
         assert name in params
         assert in_space(name, usual[f"recipe__{name.removeprefix('recipe__')}"]), name
