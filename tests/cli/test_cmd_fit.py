@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,19 @@ def test_plan_says_what_a_fit_would_do_and_stops(events, tmp_path, capsys):
     assert run(["fit", str(events), "--plan", "--out", str(out), *QUICK]) == 0
     assert "60 users" in capsys.readouterr().out
     assert not out.exists()
+
+
+def test_without_a_terminal_fit_logs_a_line_for_each_stage(events, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert run(["fit", str(events), "--out", str(out), *QUICK]) == 0
+    captured = capsys.readouterr()
+    *before, training, readout, calibration, last = captured.err.splitlines()
+    assert before == ["direct path", "factors"]
+    look = r"validation MPR (\d+\.\d\d) % \(best \1 %\)"
+    assert re.fullmatch(rf"training, epoch 6: loss \d+\.\d{{4}}, {look}", training)
+    assert (readout, calibration, last) == ("readout", "calibration", "direct path of all pairs")
+    outcome = r"60 users, 20 items, \d+ pairs: trained for 6 epochs, validation MPR \d+\.\d\d %"
+    assert re.fullmatch(f"{outcome}; saved to {out}\n", captured.out)
 
 
 @pytest.fixture(scope="module")

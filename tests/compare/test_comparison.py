@@ -87,7 +87,7 @@ def test_each_says_how_many_settings_it_tried_and_which_it_chose(comparison):
     assert by_name["popularity"].n_settings == 1
     assert by_name["imf"].n_settings == by_name["cfnade"].n_settings == 2
     assert by_name["imf"].settings["iterations"] in (1, 3)
-    assert 1 <= by_name["cfnade"].settings["max_epochs"] <= SMALL["max_epochs"]
+    assert by_name["cfnade"].settings["max_epochs"] == SMALL["max_epochs"]  # all of a falling step
 
 
 def test_same_seed_same_figures(data, comparison):

@@ -33,12 +33,11 @@ def without_seconds(tuned):
 def test_the_space_holds_settings_that_there_are_and_the_default_of_each():
     model = ImplicitCFNADE()
     params = model.get_params()
-    training = model.plan(group_counts()).training
-    decided = {f"recipe__{name}": getattr(training, name) for name in ("item_l2", "learning_rate")}
-    usual = {**params, **decided}
+    plan = model.plan(group_counts())
+    usual = {**vars(plan.model), **vars(plan.training)}
     for name in SPACE:
         assert name in params
-        assert in_space(name, usual[f"recipe__{name.removeprefix('recipe__')}"]), name
+        assert in_space(name, usual[name.removeprefix("recipe__")]), name
 
 
 def test_the_first_trial_is_the_recipe_and_the_best_one_is_in_the_file(whole, data):
