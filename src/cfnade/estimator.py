@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from cfnade.answer.all_users import by_row, recommend_all
 from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
@@ -41,9 +42,9 @@ from cfnade.fit.settings import (
 )
 from cfnade.model.inference import NetworkScorer
 from cfnade.progress import Callbacks, fit_progress
-from cfnade.scorer import BLOCK_BYTES
 from cfnade.sklearn_rules import parameter_names, representation, tags
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
+from cfnade.threads import available_threads
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch
@@ -481,29 +482,28 @@ class ImplicitCFNADE:
                 f"({n_users}, {self.n_features_in_}); got {histories.shape}; pass "
                 "user_items[userid]"
             )
-        asked = answers.queries(
+        n_threads = available_threads() if self.n_threads is None else self.n_threads
+        found = recommend_all(
+            answers,
             histories,
             n,
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
             items=items,
             unknown=unknown,
-            block_bytes=self._block(histories, n),
+            block_bytes=self._block(histories, n, n_threads),
+            n_threads=n_threads,
         )
-        ids = self.catalogue_.ids
-        found = [
-            (ids[answer.columns], answer.scores)
-            for queries in asked
-            for answer in answers.recommend(queries)
-        ]
-        return found[0] if is_single else stack(found, ids, n)
+        ids, scores = by_row((block for _, block in found), self.catalogue_.ids, n_users, n)
+        return (ids[0], scores[0]) if is_single else (ids, scores)
 
-    def _block(self, histories: CountMatrix, n: int) -> int:
-        """Bytes of scores to hold at once when recommending."""
+    def _block(self, histories: CountMatrix, n: int, n_threads: int) -> int | None:
+        """Bytes of scores in a block of users to recommend for; None for the default."""
         if self.memory_limit is None:
-            return BLOCK_BYTES
+            return None
         config, limit = self.scorer_.network.config, check_bytes("memory_limit", self.memory_limit)
-        return recommending_block(histories.shape[0], histories.nnz, n, config, limit)
+        at_once = recommending_block(histories.shape[0], histories.nnz, n, config, limit)
+        return at_once // n_threads
 
     def recommend_for(
         self,

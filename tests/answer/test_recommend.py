@@ -93,17 +93,7 @@ def test_a_calibrator_is_used_as_soon_as_the_model_has_one():
     assert model.answers_.calibrator is model.calibrator_ is not None
 
 
-def test_rows_of_a_matrix_become_queries_in_blocks(answers):
-    counts = random_counts(n_items=N_ITEMS)
-    filters = {
-        "items": [[f"i{k}" for k in range(row, 20)] for row in range(len(counts.indptr) - 1)]
-    }
-    blocks = list(answers.queries(counts, 3, **filters, block_bytes=4 * N_ITEMS * 7))
-    assert [len(block) for block in blocks] == [7, 7, 7, 7, 2]
-    for row, query in enumerate(query for block in blocks for query in block):
-        assert query.liked.tolist() == counts[[row]].indices.tolist()
-        assert query.counts.tolist() == counts[[row]].data.tolist()
-        assert query.only.tolist() == list(range(row, 20)) and query.n == 3
+def test_no_queries_have_no_answers(answers):
     assert answers.recommend([]) == []
 
 

@@ -17,7 +17,7 @@ USERS = np.array([f"u{k}" for k in range(30)], dtype=object)
 def test_the_file_has_what_recommend_gives_in_blocks_of_any_size(tmp_path, monkeypatch):
     model = random_model()
     ids, scores = model.recommend(USERS, COUNTS, 4)
-    for block_bytes, blocks in [(ranking.BLOCK_BYTES, [30]), (4 * 20 * 7, [7, 14, 21, 28, 30])]:
+    for block_bytes, blocks in [(ranking.BLOCK_BYTES, [30]), (8 * 20 * 7, [7, 14, 21, 28, 30])]:
         monkeypatch.setattr(ranking, "BLOCK_BYTES", block_bytes)
         done: list[int] = []
         path = tmp_path / "it's [new]" / "all.parquet"

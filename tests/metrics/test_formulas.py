@@ -137,13 +137,40 @@ def test_an_unknown_metric_is_refused_with_the_ones_there_are(name) -> None:
         metric_functions([name])
 
 
-@pytest.mark.parametrize("n_held_out", [1, 5, 8, 9, 30])
+@pytest.mark.parametrize("n_held_out", [1, 4, 5, 6, 30])  # counted up to 5, then sorted
 def test_counting_and_sorting_find_the_same_places(n_held_out) -> None:
-    scores = np.random.default_rng(n_held_out).integers(0, 20, 60).astype(np.float32)
+    scores = np.random.default_rng(n_held_out).integers(0, 20, 1000).astype(np.float32)
     targets = scores[:n_held_out]
     n_above, n_tied = count_above_and_tied(scores, targets)
     assert n_above.tolist() == [(scores > target).sum() for target in targets]
     assert n_tied.tolist() == [(scores == target).sum() for target in targets]
+
+
+@pytest.mark.parametrize("candidates", ["unseen", "all"])
+@pytest.mark.parametrize("block_size", [1, 4, 100])
+@pytest.mark.parametrize("n_values", [3, 1 << 20])  # many ties, or none
+def test_places_are_those_of_a_plain_count(rng, candidates, block_size, n_values) -> None:
+    scores = rng.integers(n_values, size=(20, 300)).astype(np.float32) - n_values // 2
+    is_known = rng.random(scores.shape) < 0.1
+    is_held_out = (rng.random(scores.shape) < rng.random((20, 1)) * 0.2) & ~is_known
+    is_held_out[3] = False  # not evaluated
+
+    class Fixed:
+        def scores(self, histories):
+            return scores[histories.toarray()[:, -20:].argmax(axis=1)]
+
+    who = np.eye(20)  # the last columns say who it is, to the scorer only
+    is_known[:, -20:], is_held_out[:, -20:] = who > 0, False
+    known, held_out = csr_array(is_known.astype(float)), csr_array(is_held_out.astype(float))
+    before = scores.copy()
+    places = place_held_out(Fixed(), known, held_out, candidates=candidates, block_size=block_size)
+    expected = []
+    for user in range(20):
+        ranked = scores[user, ~is_known[user]] if candidates == "unseen" else scores[user]
+        targets = scores[user, is_held_out[user]]
+        expected += [[(ranked > target).sum(), (ranked == target).sum()] for target in targets]
+    assert np.stack([places.n_above, places.n_tied], axis=1).tolist() == np.array(expected).tolist()
+    assert (scores == before).all()  # they belong to the scorer
 
 
 def test_places_are_counted_among_unseen_items_and_users_numbered_anew() -> None:

@@ -150,12 +150,9 @@ def test_the_direct_path_adds_the_neighbours_that_are_liked():
             assert actual[user, item] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("keeps_output_by_unit", [False, True])
 @pytest.mark.parametrize("n_users", [0, 1, 2, 3, 4, 9])
-def test_a_few_histories_and_many_have_the_logits_of_each_alone(rng, n_users, keeps_output_by_unit):
+def test_a_few_histories_and_many_have_the_logits_of_each_alone(rng, n_users):
     network = random_numpy_network(n_items=12, n_neighbours=2)
-    if keeps_output_by_unit:
-        network.keep_output_by_unit()
     ratings = csr_array(rng.random((n_users, 12)) * (rng.random((n_users, 12)) < 0.4))
     logits = network.logits(ratings)
     assert logits.shape == (n_users, 12) and logits.dtype == np.float32

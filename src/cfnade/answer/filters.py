@@ -103,35 +103,61 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
 
     Scores, (n_rows, n_items), are minus infinity for items that may not be recommended.
     """
-    n_rows, n_items = scores.shape
+    n_rows = len(scores)
     if n < 1 or n_rows == 0:
         return [np.empty(0, dtype=np.int64)] * n_rows
-    threshold = _reached_by(scores, n)
-    is_good = scores >= threshold[:, None]
-    if np.isneginf(threshold).any():  # fewer than n are allowed
-        is_good &= scores > -np.inf
-    row, column = np.divmod(np.flatnonzero(is_good), n_items)  # quicker than in two dimensions
+    best, _ = _chunk_maxima(scores, n)
+    row, column = at_least(scores, _nth_largest(best, n))
     order = np.lexsort((column, -scores[row, column], row))
     ends = np.cumsum(np.bincount(row, minlength=n_rows))
     return [part[:n] for part in np.split(column[order], ends[:-1])]
 
 
-def _reached_by(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
-    """A score that at least n items of the row reach, and not many more, (n_rows,).
+def best_of_chunks(
+    scores: NDArray[np.floating], n: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns of n good items of each row; fewer if fewer are allowed or adjacent."""
+    best, chunks = _chunk_maxima(scores, n)
+    row, chunk = at_least(best, _nth_largest(best, n))
+    return row, chunk + best.shape[1] * chunks[row, :, chunk].argmax(axis=1)
 
-    Each row is split into chunks, neighbours into different ones, as good items are often
-    adjacent. The best items of n chunks are n items, so at least n items reach the n-th best
-    maximum of a chunk.
+
+def at_least(
+    scores: NDArray[np.floating], threshold: NDArray[np.floating]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns of the scores that reach the threshold of their row, (n_rows,), in order.
+
+    Minus infinity reaches none.
+    """
+    is_good = scores >= threshold[:, None]
+    if np.isneginf(threshold).any():
+        is_good &= scores > -np.inf
+    return np.divmod(np.flatnonzero(is_good), scores.shape[1])  # quicker than in two dimensions
+
+
+def _chunk_maxima(
+    scores: NDArray[np.floating], n: int
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """The best score of each chunk of a row, (n_rows, n_chunks), and the chunks.
+
+    Neighbours are in different chunks, as good items are often adjacent. The best items of n
+    chunks are n items, so at least n items reach the n-th best maximum of a chunk. If there are
+    not many more chunks than n, each item is one.
     """
     n_rows, n_items = scores.shape
-    if n >= n_items:
-        return np.full(n_rows, -np.inf, dtype=scores.dtype)
     n_chunks = n_items // _CHUNK
-    best = scores
-    if n_chunks > 2 * n:
-        best = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks).max(axis=1)
-    place = best.shape[1] - n
-    return np.asarray(np.partition(best, place, axis=1)[:, place])
+    if n_chunks <= 2 * n:
+        return scores, scores[:, None, :]
+    chunks = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks)
+    return chunks.max(axis=1), chunks
+
+
+def _nth_largest(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """Of each row, (n_rows,); minus infinity if there are fewer."""
+    place = scores.shape[1] - n
+    if place <= 0:
+        return np.full(len(scores), -np.inf, dtype=scores.dtype)
+    return np.asarray(np.partition(scores, place, axis=1)[:, place])
 
 
 def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:

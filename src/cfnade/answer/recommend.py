@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from scipy.sparse import csr_array
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
+from cfnade.answer.shortlist import Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
@@ -68,6 +70,24 @@ class Histogram:
     """End of the last bin."""
     counts: list[int]
     """Items in each bin; all bins are equally wide."""
+
+
+class AnswerTable(NamedTuple):
+    """Recommendations for many histories: one after the other, best items first."""
+
+    row: NDArray[np.int64]
+    """Of the history, (n,) like the others."""
+    column: NDArray[np.int64]
+    """Of the item."""
+    score: NDArray[np.float32]
+    """What ranks it: a logit."""
+    probability: NDArray[np.float64]
+    """Calibrated; NaN without a calibrator and for items in the history."""
+
+    @property
+    def rank(self) -> NDArray[np.int64]:
+        """The item's place in its row, from 1."""
+        return np.arange(1, self.row.size + 1) - np.searchsorted(self.row, self.row)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -124,55 +144,35 @@ class Answers:
         *,
         disliked: Any = None,
         explain: bool = False,
+        filter_already_liked_items: bool = True,
+        filter_items: Items | None = None,
+        items: Items | None = None,
         unknown: Unknown = "raise",
-        **filters: Any,
     ) -> Query:
-        """Read one query; `filters` as for `queries`.
+        """Read one query.
 
         Raises:
             DataError: If it cannot be read, or an item is both liked and disliked.
         """
-        counts = self.catalogue.history(history, unknown=unknown)
-        ((query,),) = self.queries(counts, n, unknown=unknown, **filters)
+        row = self.catalogue.history(history, unknown=unknown)
+        only, never = self.filters(1, items, filter_items, unknown)
+        query = Query(
+            row.indices,
+            row.data,
+            n=n,
+            only=None if only is None else only.of(0),
+            exclude=never.of(0),
+            include_seen=not filter_already_liked_items,
+            explain=explain,
+        )
         if disliked is None:
-            return replace(query, explain=explain)
+            return query
         row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
         both = np.intersect1d(query.liked, row.indices)
         if both.size:
             item = self.catalogue.ids[both].tolist()[0]
             raise DataError(f"item {item!r} is both in the history and disliked; decide which")
-        return replace(query, disliked=row.indices, confidences=row.data, explain=explain)
-
-    def queries(
-        self,
-        histories: CountMatrix,
-        n: int = 10,
-        *,
-        filter_already_liked_items: bool = True,
-        filter_items: Items | None = None,
-        items: Items | None = None,
-        unknown: Unknown = "raise",
-        block_bytes: int | None = None,
-    ) -> Iterator[list[Query]]:
-        """One query for each row of counts, (n_users, n_items), in blocks for `recommend`.
-
-        The scores of a block take at most `block_bytes`, by default `BLOCK_BYTES`.
-        """
-        n_users, n_items = histories.shape
-        only, never = self.filters(n_users, items, filter_items, unknown)
-        ends = histories.indptr.tolist()
-        for rows in blocks(n_users, n_items, block_bytes):
-            yield [
-                Query(
-                    histories.indices[ends[row] : ends[row + 1]],
-                    histories.data[ends[row] : ends[row + 1]],
-                    n=n,
-                    only=None if only is None else only.of(row),
-                    exclude=never.of(row),
-                    include_seen=not filter_already_liked_items,
-                )
-                for row in range(rows.start, rows.stop)
-            ]
+        return replace(query, disliked=row.indices, confidences=row.data)
 
     def filters(
         self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown
@@ -189,21 +189,51 @@ class Answers:
         if not queries:
             return []
         ratings, disliked = self._inputs(queries)
-        logits = self.scorer.network.logits(ratings, disliked)  # (n_queries, n_items)
-        for scores, query in zip(logits, queries, strict=True):
-            seen = () if query.include_seen else (query.liked,)
-            rule_out(scores, query.only, query.exclude, query.disliked, *seen)
-        best = top_items(logits, max(query.n for query in queries))
-        best = [top[: query.n] for top, query in zip(best, queries, strict=True)]
-        rows = zip(logits, best, strict=True)
-        found = [scores[top].astype(np.float32, copy=False) for scores, top in rows]
-        probabilities = self._probabilities(queries, best, found)
+        network = self.scorer.network
+        hidden, added = network.hidden(ratings, disliked), network.direct(ratings)
+        _rule_out(queries, ratings, added)
+        include_seen = any(query.include_seen for query in queries)
+        most = max(query.n for query in queries)
+        found = self.best(ratings, hidden, added, most, include_seen=include_seen)
+        ends = np.searchsorted(found.row, np.arange(len(queries) + 1)).tolist()
         answers = []
-        for row, query in enumerate(queries):
-            table = self.effects(query, best[row]) if query.explain else None
-            spread = _histogram(logits[row]) if query.spread else None
-            answers.append(Answer(best[row], found[row], probabilities[row], table, spread))
+        for row, (start, end) in enumerate(pairwise(ends)):
+            query, part = queries[row], slice(start, min(end, start + queries[row].n))
+            columns = found.column[part]
+            table = self.effects(query, columns) if query.explain else None
+            own = slice(row, row + 1)
+            spread = self._histogram(hidden[own], added[own]) if query.spread else None
+            scores, probabilities = found.score[part], found.probability[part]
+            answers.append(Answer(columns, scores, probabilities, table, spread))
         return answers
+
+    def best(
+        self,
+        ratings: csr_array,
+        hidden: NDArray[np.float32],
+        added: NDArray[np.float32],
+        n: int,
+        *,
+        include_seen: bool,
+    ) -> AnswerTable:
+        """The best items of many histories.
+
+        Args:
+            ratings: Relative ratings, (n_users, n_items).
+            hidden: Their hidden layers, (n_users, n_hidden).
+            added: What the direct path adds; minus infinity for items that may not be recommended,
+                (n_users, n_items).
+            n: Most items for each history.
+            include_seen: Whether an item of a history may be recommended.
+        """
+        row, column, score = self._shortlist.best(hidden, added, n)
+        if self.calibrator is None:
+            return AnswerTable(row, column, score, np.full(row.size, np.nan))
+        probability = self.calibrator.probability(score, np.diff(ratings.indptr)[row])
+        if include_seen:
+            seen = rows_of(ratings) * ratings.shape[1] + ratings.indices
+            probability[np.isin(row * ratings.shape[1] + column, seen)] = np.nan
+        return AnswerTable(row, column, score, probability)
 
     def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
         """What each entry of a history does for some items, (n_asked,)."""
@@ -251,6 +281,21 @@ class Answers:
         network = self.scorer.network  # linear units have a scale of their own
         return ItemSimilarity(network.weights["output_weight"][:, : network.config.n_own])
 
+    @cached_property
+    def _shortlist(self) -> Shortlist:
+        return Shortlist(self.scorer.network)
+
+    def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> Histogram:
+        """Of one history; arguments as for `best`."""
+        network = self.scorer.network
+        scores = network.output(hidden) + network.weights["output_bias"] + added
+        allowed = scores[scores > -np.inf]
+        if not allowed.size:
+            return Histogram(None, None, [])
+        counts, edges = np.histogram(allowed, bins=N_BINS)
+        low, high = as_numbers(edges[[0, -1]])
+        return Histogram(low, high, counts.tolist())
+
     def _inputs(self, queries: Sequence[Query]) -> tuple[csr_array, csr_array | None]:
         """Relative ratings, and confidences of dislikes if there are any, (n_queries, n_items)."""
         shape = (len(queries), len(self.catalogue))
@@ -266,29 +311,17 @@ class Answers:
         confidences = np.concatenate([query.confidences for query in queries])
         return ratings, csr_array((confidences, disliked, ends), shape=shape)
 
-    def _probabilities(
-        self,
-        queries: Sequence[Query],
-        columns: list[NDArray[np.int64]],
-        scores: list[NDArray[np.float32]],
-    ) -> list[NDArray[np.float64]]:
-        """Probabilities of the best items of each query: one call for all, as calls are slow."""
-        lengths = [len(row) for row in scores]
-        if self.calibrator is None:
-            return [np.full(length, np.nan) for length in lengths]
-        n_liked = np.repeat([query.liked.size for query in queries], lengths)
-        together = self.calibrator.probability(np.concatenate(scores), n_liked)
-        found = np.split(together, np.cumsum(lengths)[:-1])
-        for query, top, values in zip(queries, columns, found, strict=True):
-            if query.include_seen:
-                values[np.isin(top, query.liked)] = np.nan
-        return found
+
+def _rule_out(queries: Sequence[Query], ratings: csr_array, scores: NDArray[np.floating]) -> None:
+    """Set scores, (n_queries, n_items), to minus infinity where a query does not allow an item."""
+    row, columns = rows_of(ratings), ratings.indices
+    is_left_out = ~np.array([query.include_seen for query in queries])[row]
+    scores[row[is_left_out], columns[is_left_out]] = -np.inf
+    for own, query in zip(scores, queries, strict=True):
+        if query.only is not None or query.exclude.size or query.disliked.size:
+            rule_out(own, query.only, query.exclude, query.disliked)
 
 
-def _histogram(scores: NDArray[np.floating]) -> Histogram:
-    allowed = scores[scores > -np.inf]
-    if not allowed.size:
-        return Histogram(None, None, [])
-    counts, edges = np.histogram(allowed, bins=N_BINS)
-    low, high = as_numbers(edges[[0, -1]])
-    return Histogram(low, high, counts.tolist())
+def rows_of(pairs: csr_array) -> NDArray[np.int64]:
+    """The row of each stored value, (n_pairs,)."""
+    return np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.answer.recommend import Answer, Answers
+from cfnade.answer.all_users import recommend_all
+from cfnade.answer.recommend import Answers, AnswerTable
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
 
@@ -34,7 +35,7 @@ def write_recommendations(
     The `COLUMNS` have ranks from 1, and NULL where there is no probability. Users are in the order
     of `user_ids`, (n_users,), best items first. Ids that are not numbers are written as text. The
     file is replaced when the new one is complete. `progress` is called with the number of users
-    done; `filters` are those of `Answers.queries`.
+    done; `filters` are those of `recommend_all`.
 
     Raises:
         DataError: If the file cannot be written.
@@ -53,10 +54,9 @@ def write_recommendations(
                 f"item_id {_sql_type(answers.catalogue.ids)}, rank INTEGER, score FLOAT, "
                 "probability FLOAT)"
             )
-            n_done = n_written = 0
-            for queries in answers.queries(histories, n, **filters):
-                users = user_ids[n_done : n_done + len(queries)]
-                columns = as_columns(users, answers.recommend(queries), answers.catalogue.ids)
+            n_written = 0
+            for n_done, found in recommend_all(answers, histories, n, **filters):
+                columns = as_columns(user_ids, found, answers.catalogue.ids)
                 if len(columns["rank"]):
                     connection.register("columns", columns)
                     connection.execute(
@@ -65,7 +65,6 @@ def write_recommendations(
                     )
                     connection.unregister("columns")
                 n_written += len(columns["rank"])
-                n_done += len(queries)
                 if progress is not None:
                     progress(n_done)
             whole = folder / "rows.parquet"
@@ -80,21 +79,18 @@ def write_recommendations(
 
 
 def as_columns(
-    users: NDArray[Any], answers: Sequence[Answer], item_ids: NDArray[Any]
+    user_ids: NDArray[Any], found: AnswerTable, item_ids: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
     """Recommendations for many users as the `COLUMNS` of a table, one row for each.
 
     Ids that are not numbers become text; the probability is NaN where there is none.
     """
-    lengths = [len(answer.columns) for answer in answers]
-    if not sum(lengths):
-        return {name: np.empty(0) for name in COLUMNS}
     return {
-        "user_id": _as_written(np.repeat(users, lengths)),
-        "item_id": _as_written(item_ids[np.concatenate([a.columns for a in answers])]),
-        "rank": np.concatenate([np.arange(1, k + 1) for k in lengths]),
-        "score": np.concatenate([answer.scores for answer in answers]),
-        "probability": np.concatenate([answer.probabilities for answer in answers]),
+        "user_id": _as_written(user_ids[found.row]),
+        "item_id": _as_written(item_ids[found.column]),
+        "rank": found.rank,
+        "score": found.score,
+        "probability": found.probability,
     }
 
 

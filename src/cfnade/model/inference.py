@@ -100,7 +100,6 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
 }
 
 _FEW = 7  # histories up to which overheads count; see `_rows_times`
-_VERY_FEW = 3  # histories up to which BLAS is faster one by one, by columns
 _BLOCK_BYTES = 1 << 19  # of weights that stay in the cache
 
 
@@ -118,15 +117,6 @@ class NumpyNetwork:
         """B: what a like of the row's item adds to the logit of the column's."""
         if config.n_neighbours:
             self.direct_weight = direct_weight(weights["neighbours"], weights["neighbour_weight"])
-        self._output_by_unit: NDArray[np.float32] | None = None  # V by columns, (n_hidden, n_items)
-
-    def keep_output_by_unit(self) -> None:
-        """Keep a copy of V by columns, which makes a few histories more than twice as fast.
-
-        By rows a product reads one short run of memory per item; by columns, one long run per unit.
-        The copy belongs to this process, while V may be a file that many processes share.
-        """
-        self._output_by_unit = np.ascontiguousarray(self.weights["output_weight"].T)
 
     def hidden(self, ratings: csr_array, disliked: csr_array | None = None) -> NDArray[np.float32]:
         """Hidden layer of each history (Eq. 13), at the cost of the items in it.
@@ -185,22 +175,21 @@ class NumpyNetwork:
             (n_users, n_items).
         """
         hidden = self.hidden(ratings, disliked)
-        logits = self._output(hidden)
+        logits = self.output(hidden)
         logits += self.weights["output_bias"]
         if self.direct_weight is not None:
             add_direct(logits, ratings, self.direct_weight)
         return logits
 
-    def _output(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+    def direct(self, ratings: csr_array) -> NDArray[np.float32]:
+        """What the direct path adds to the logits, (n_users, n_items)."""
+        if self.direct_weight is None:
+            return np.zeros(ratings.shape, dtype=np.float32)
+        return direct_path(ratings, self.direct_weight)
+
+    def output(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """`V h` of each history, (n_users, n_items)."""
-        if self._output_by_unit is None:
-            return _rows_times(hidden, self.weights["output_weight"])
-        if len(hidden) > _VERY_FEW:
-            return np.asarray(hidden @ self._output_by_unit)
-        products = np.empty((len(hidden), self.config.n_items), np.result_type(hidden, np.float32))
-        for row, product in zip(hidden, products, strict=True):
-            np.dot(row, self._output_by_unit, out=product)
-        return products
+        return _rows_times(hidden, self.weights["output_weight"])
 
 
 @dataclass(frozen=True)
@@ -225,30 +214,36 @@ def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) ->
     Returns:
         (n_items, n_items).
     """
-    n_items, n_neighbours = neighbours.shape
-    ends = np.arange(0, neighbours.size + 1, n_neighbours)
-    by_column = csr_array((weight.ravel(), neighbours.ravel(), ends), shape=(n_items, n_items))
-    return by_column.T.tocsr()
+    is_set = weight != 0
+    ends = np.concatenate([[0], np.cumsum(is_set.sum(axis=1))])
+    kept = (weight[is_set], neighbours[is_set], ends)
+    B = csr_array(kept, shape=(len(weight), len(weight))).T.tocsr()
+    if B.nnz <= np.iinfo(np.int32).max:  # half the indices to read
+        B.indices, B.indptr = B.indices.astype(np.int32), B.indptr.astype(np.int32)
+    return B
+
+
+def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
+    """What the direct path adds: `likes @ B`, four times as fast as the sparse product.
+
+    A product of sparse matrices first finds its pattern. Here the rows of B that a user likes are
+    put one after the other; making them dense adds up what falls on the same item.
+
+    Args:
+        liked: Each stored value is a like, (n_users, n_items).
+        weight: B, (n_items, n_items).
+
+    Returns:
+        (n_users, n_items).
+    """
+    said = weight[liked.indices]  # (n_pairs, n_items)
+    by_user = csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
+    return np.asarray(by_user.toarray())
 
 
 def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array) -> None:
-    """Add the direct path in place: `likes @ B`, four times as fast as the sparse product.
-
-    A product of sparse matrices first finds its pattern and is then made dense; this adds each
-    entry where it belongs.
-
-    Args:
-        logits: Of all items, contiguous, (n_users, n_items).
-        liked: Each stored value is a like, (n_users, n_items).
-        weight: B, (n_items, n_items).
-    """
-    starts, ends = weight.indptr[liked.indices], weight.indptr[liked.indices + 1]
-    n_said = ends - starts  # by each pair
-    stops = np.cumsum(n_said)
-    said = np.repeat(starts - stops + n_said, n_said) + np.arange(n_said.sum())  # entries of B
-    user = np.repeat(np.arange(liked.shape[0]), np.diff(liked.indptr))  # of each pair
-    first = np.repeat(user * logits.shape[1], n_said)  # place of the user's logits
-    np.add.at(logits.reshape(-1), first + weight.indices[said], weight.data[said])
+    """Add the direct path in place; arguments as for `direct_path`."""
+    logits += direct_path(liked, weight)
 
 
 def _row_sums(

@@ -1,7 +1,7 @@
 """Batch scoring on Spark: recommendations for every history, by numpy alone on the executors.
 
 The model's folder is shipped once to each executor and memory-mapped there, so that its Python
-workers share the weights; a batch of users at a time goes through `Answers.recommend`.
+workers share the weights; a batch of users at a time goes through `recommend_all`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.answer.all_users import recommend_all
 from cfnade.answer.recommend import Answers
 from cfnade.answer.recommendation_file import COLUMNS, as_columns
 from cfnade.data.catalogue import Catalogue
@@ -42,16 +43,12 @@ PARTITIONS = 200
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """What to recommend: as in `ImplicitCFNADE.recommend`, the same for all users."""
+    """What to recommend, the same for all users: keywords of `recommend_all`."""
 
     n: int = 10
     filter_already_liked_items: bool = True
     filter_items: Sequence[Any] = ()
     items: Sequence[Any] | None = None
-
-    def filters(self) -> dict[str, Any]:
-        """As keywords of `Answers.queries`."""
-        return {name: value for name, value in vars(self).items() if name != "n"}
 
 
 @dataclass(frozen=True)
@@ -257,17 +254,17 @@ def _recommend_batches(
             rows = lists_to_rows(table, "items", "counts", len(item_ids))
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
-            queries = answers.queries(as_count_matrix(rows), asked.n, **asked.filters())
-            found = [answer for block in queries for answer in answers.recommend(block)]
-            columns = as_columns(table.column("user_id").to_numpy(), found, item_ids)
-            if len(columns["rank"]):
-                types = {
-                    "user_id": table.schema.field("user_id").type,
-                    "item_id": pa.int64() if _are_numbers(answers.catalogue) else pa.string(),
-                    "rank": pa.int32(),
-                    "score": pa.float32(),
-                    "probability": pa.float32(),
-                }
+            user_ids = table.column("user_id").to_numpy()
+            types = {
+                "user_id": table.schema.field("user_id").type,
+                "item_id": pa.int64() if _are_numbers(answers.catalogue) else pa.string(),
+                "rank": pa.int32(),
+                "score": pa.float32(),
+                "probability": pa.float32(),
+            }
+            counts = as_count_matrix(rows)
+            for _, found in recommend_all(answers, counts, **vars(asked), n_threads=1):
+                columns = as_columns(user_ids, found, item_ids)
                 arrays = [
                     pa.array(columns[name], from_pandas=True).cast(kind)
                     for name, kind in types.items()

@@ -190,7 +190,6 @@ def load(folder: Path) -> LoadedModel:
         if before is not None and stamp_of(folder) == before:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             version = str(described.get("sha256", ""))[:12]
-            model.scorer_.network.keep_output_by_unit()
             return LoadedModel(model, folder.resolve().name, before, version, now)
     raise ArtifactError(f"the model in {folder} changed while it was loaded; try again")
 
