@@ -384,7 +384,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
         "oracle_mpr": service["oracle_mpr"],
         "time_to_als_quality_ratio": round(min(to_quality) / best[0], 2) if to_quality else None,
         "peak_memory_gib": max(part["peak_memory_gib"] for part in parts),
-        "recommend_ratio_vs_implicit": recommended_direct["ratio"],  # the default model
+        "recommend_ratio_vs_implicit": recommended["ratio"],
     }
 
 
