@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from cfnade.progress import progress_bar, report_stage, training_progress
+from cfnade.progress import progress_bar, report_finding, report_stage, training_progress
 
 
 @dataclass
@@ -89,3 +89,13 @@ def test_a_notebook_without_widgets_updates_a_line_in_place(monkeypatch):
         "██████████░░░░░░░░░░ 2/4 training 1, epoch 2: loss 0.5000",
         "training 1, epoch 2: loss 0.5000",
     ]
+
+
+def test_a_finding_stays_above_the_bar_and_is_logged_without_one(caplog):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with caplog.at_level(logging.INFO), progress_bar(terminal) as bar:
+        report_finding(bar, "imf: MPR 7.00 %")
+    assert "imf: MPR 7.00 %\n" in terminal.file.getvalue() and not caplog.messages
+    with caplog.at_level(logging.INFO), progress_bar(Console(file=io.StringIO())) as bar:
+        report_finding(bar, "imf: MPR 7.00 %")
+    assert caplog.messages == ["imf: MPR 7.00 %"]
