@@ -64,7 +64,7 @@ def choose(
             {**trial.metrics, "mpr": trial.cost},
             len(search.trials),
             round(search.seconds, 1),
-            _at_edge(candidate, trial.settings),
+            tuple(edge.setting for edge in candidate.edges(trial.settings)),
         )
 
     return {metric: choice(best_by(search, metric)) for metric in by}
@@ -176,15 +176,3 @@ def against(
         is_lower = high < 0.0
         verdict = "win" if is_lower == metric.startswith("mpr") else "loss"
     return mine.mean - theirs.mean, (low, high), verdict
-
-
-def _at_edge(candidate: Contender, settings: dict[str, Any]) -> tuple[str, ...]:
-    """Numeric settings that ended at an end of their grid, where the search could not go on."""
-    found = []
-    for name, values in candidate.grid.items():
-        is_scale = len(values) > 2 and all(isinstance(v, (int, float)) for v in values)
-        if is_scale and settings.get(name) in (values[0], values[-1]):
-            found.append(name)
-    if candidate.stops and settings.get("iterations") == candidate.stops[-1]:
-        found.append("iterations")
-    return tuple(found)

@@ -190,7 +190,7 @@ def reachable(start: object) -> list[object]:
 def test_what_settings_are_chosen_on_leads_to_no_test_pair(nested, protocol) -> None:
     given = []
 
-    def spy(candidate, validation, max_trials, on_trial):
+    def spy(candidate, validation, max_trials, seconds, on_trial):
         given.append(validation)
         return contender("ease").search(validation, max_trials=max_trials)
 
@@ -226,7 +226,7 @@ def test_a_choice_does_not_change_with_what_is_tested(nested) -> None:
 
 
 def test_one_search_gives_the_best_by_each_metric(nested, protocol) -> None:
-    def given(candidate, validation, max_trials, on_trial):
+    def given(candidate, validation, max_trials, seconds, on_trial):
         stops = (
             Trial({"iterations": 1}, 20.0, {"mpr": 20.0, "ndcg@100": 0.9}),
             Trial({"iterations": 2}, 10.0, {"mpr": 10.0, "ndcg@100": 0.5}),

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from cfnade.progress import Callbacks, fit_progress, progress_bar, report_stage
+from cfnade.progress import Callbacks, fit_progress, progress_bar, report_finding, report_stage
 
 
 @dataclass
@@ -155,3 +155,13 @@ def test_without_a_plan_the_bar_has_no_end(monkeypatch):
     with fit_progress(Console(file=io.StringIO())) as callbacks:
         callbacks.begin("training")
     assert shown == [{"completed": 0.0, "total": None, "description": "training"}]
+
+
+def test_a_finding_stays_above_the_bar_and_is_logged_without_one(caplog):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with caplog.at_level(logging.INFO), progress_bar(terminal) as bar:
+        report_finding(bar, "imf: MPR 7.00 %")
+    assert "imf: MPR 7.00 %\n" in terminal.file.getvalue() and not caplog.messages
+    with caplog.at_level(logging.INFO), progress_bar(Console(file=io.StringIO())) as bar:
+        report_finding(bar, "imf: MPR 7.00 %")
+    assert caplog.messages == ["imf: MPR 7.00 %"]

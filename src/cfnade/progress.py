@@ -90,6 +90,14 @@ def report_stage(progress: Progress, text: str) -> None:
         logger.info("%s", text)
 
 
+def report_finding(progress: Progress, text: str) -> None:
+    """Print a line that stays, above the bar if there is one; else log it."""
+    if progress.disable:
+        report_stage(progress, text)
+    else:
+        progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _notebook_line(progress: Progress) -> Callable[[str], None]:
     """Show a line, updated in place, in a notebook without a bar; else do nothing."""
     if not (progress.disable and progress.console.is_jupyter):

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.baselines import EASE, EDLAE
-from cfnade.baselines.ease import item_item_weights
+from cfnade.baselines.ease import item_item_weights, shared_gram
 from cfnade.errors import ConfigError, DataError, TrainingError
 
 
@@ -129,6 +129,16 @@ def test_without_dropout_no_other_weights_with_a_zero_diagonal_fit_better(counts
         other = best + 0.01 * rng.normal(size=best.shape)
         np.fill_diagonal(other, 0.0)
         assert cost(best) < cost(other)
+
+
+@pytest.mark.parametrize("model", [EASE, EDLAE])
+def test_several_fits_may_share_the_gram_matrix(counts, model):
+    gram = shared_gram(counts)
+    for l2 in (3.0, 30.0):
+        alone = model(regularization=l2).fit(counts)
+        shared = model(regularization=l2, gram=gram).fit(counts)
+        np.testing.assert_array_equal(alone.item_weights_, shared.item_weights_)
+    assert shared_gram(csr_array((3, 16_000))) is None  # two such arrays are above the limit
 
 
 def test_items_without_watchers_get_no_weight():

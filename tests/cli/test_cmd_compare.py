@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pandas as pd
 import pytest
 
+from cfnade.baselines import EASE
+from cfnade.cli import cmd_compare, console
 from cfnade.cli.main import run
+from cfnade.cli.options import parse_seconds
+from cfnade.compare.contender import Contender
+from cfnade.errors import ConfigError
 from tests.cli.helpers import QUICK, check_refused, last_error
 from tests.networks import group_counts
+
+FINDING = r"ease: MPR \d+\.\d\d %, nDCG@100 0\.\d{4}; (\d) settings in \d s, \1 looks at validation"
 
 
 def test_evaluate_shows_chance_and_popularity_beside_the_model(events, capsys):
@@ -104,3 +113,111 @@ def test_sweep_shows_and_draws_mpr_against_alpha(events, tmp_path, capsys):
 )
 def test_wrong_use_ends_in_one_line_and_exit_code_2(arguments, message, events, capsys):
     check_refused(capsys, arguments, message, DATA=events)
+
+
+@pytest.fixture(scope="module")
+def plays(tmp_path_factory):
+    pairs = group_counts().tocoo()
+    frame = pd.DataFrame({"user": pairs.row, "item": pairs.col, "count": pairs.data})
+    path = tmp_path_factory.mktemp("data") / "plays.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90.0), ("2m", 120.0), ("1.5m", 90.0), ("1h", 3600.0), ("45", 45.0), ("none", None)],
+)
+def test_a_budget_is_a_time(text, seconds) -> None:
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-3s", "soon", "2 m", "1d", "nan"])
+def test_another_budget_is_refused(text) -> None:
+    with pytest.raises(ConfigError, match="--budget takes a time such as 90s, 2m or none, got"):
+        parse_seconds(text)
+
+
+def test_a_wrong_budget_is_refused_before_the_table_is_read(capsys) -> None:
+    assert run(["compare", "nowhere.csv", "--budget", "soon"]) == 2
+    assert "--budget takes a time such as 90s" in capsys.readouterr().err
+
+
+def test_budget_and_trials_bound_the_search_and_are_in_table_and_json(plays, tmp_path, capsys):
+    out = tmp_path / "table.json"
+    arguments = ["compare", str(plays), "--models", "popularity,ease", "--json", str(out)]
+    for options, budget, words in [
+        ([], {"seconds": 60.0, "max_trials": 20}, "60 s and at most 20 trials a model"),
+        (
+            ["--budget", "2m", "--trials", "2"],
+            {"seconds": 120.0, "max_trials": 2},
+            "120 s and at most 2 trials a model",
+        ),
+        (["--budget", "none"], {"seconds": None, "max_trials": 20}, "at most 20 trials a model"),
+    ]:
+        assert run([*arguments, *options]) == 0
+        written = json.loads(out.read_text())
+        assert written["budget"] == budget
+        assert max(r["n_settings"] for r in written["results"]) <= budget["max_trials"]
+        shown = capsys.readouterr().out
+        assert "trials" in shown and "looks" in shown
+        assert f"chosen on validation in {words}" in " ".join(shown.split())
+
+
+def test_every_stage_and_every_finished_model_has_a_line(plays, capsys, monkeypatch):
+    monkeypatch.setattr(console, "LOG_EVERY", 0.0)
+    assert run(["compare", str(plays), "--models", "ease"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "ease: choosing settings"
+    tried = [line for line in lines if "tried" in line]
+    pattern = r"ease: choosing settings, {} tried, best validation MPR \d+\.\d\d %"
+    assert re.fullmatch(pattern.format("1 setting"), tried[0])
+    assert re.fullmatch(pattern.format("2 settings"), tried[1])
+    assert lines[-3:-1] == ["ease: final fit", "ease: testing"]
+    assert re.match(FINDING, lines[-1])
+
+
+def test_trials_are_not_logged_more_often_than_every_ten_seconds(plays, capsys):
+    assert console.LOG_EVERY == 10.0
+    assert run(["compare", str(plays), "--models", "ease"]) == 0
+    assert "tried, best" not in capsys.readouterr().err
+
+
+def test_a_setting_at_an_end_of_its_grid_is_named_in_line_and_caption(plays, capsys, monkeypatch):
+    narrow = Contender(
+        EASE, {"regularization": 1e6}, {"regularization": (1e6, 2e6, 1e7)}
+    )  # far too much
+    monkeypatch.setattr(cmd_compare, "MODELS", {"mine": lambda seed: narrow})
+    assert run(["compare", str(plays), "--models", "mine"]) == 0
+    shown = capsys.readouterr()
+    end = "regularization=1e+06 is the smallest value tried"
+    assert shown.err.splitlines()[-1].endswith(f"; {end}")
+    assert f"mine: {end}." in " ".join(shown.out.split())
+
+
+def test_after_ctrl_c_the_same_command_goes_on(plays, capsys, monkeypatch):
+    def press_ctrl_c(seed):
+        def make(**settings):
+            raise KeyboardInterrupt
+
+        return Contender(make)
+
+    arguments = ["compare", str(plays), "--models", "ease,popularity", "--seed", "7"]
+    monkeypatch.setitem(cmd_compare.MODELS, "popularity", press_ctrl_c)
+    for more in ([], ["--fresh"]):
+        assert run([*arguments, *more]) == 130
+        told = capsys.readouterr().err
+        assert "stopped; the same command continues with the models that are not done" in told
+        assert "ease: choosing settings" in told  # --fresh begins with the first model
+    assert run(arguments) == 130
+    told = capsys.readouterr().err
+    assert "ease: choosing settings" not in told
+    assert "(done by an earlier call; --fresh does it again)" in told
+    monkeypatch.undo()
+    assert run(arguments) == 0
+    shown = capsys.readouterr()
+    assert "ease: choosing settings" not in shown.err
+    assert "popularity: choosing settings" in shown.err
+    assert "ease" in shown.out and "popularity" in shown.out
+    assert run(arguments) == 0  # it was complete, so nothing is kept
+    assert "ease: choosing settings" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cfnade.compare.comparison import Comparison, Result
+from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.reliability import Calibration, Reliability
 from cfnade.compare.sweep import Sweep, SweepPoint
 

@@ -79,7 +79,9 @@ def test_the_json_has_the_promised_fields(comparison):
     for each in written["results"]:
         assert list(each["metrics"]) == list(DEFAULT_METRICS)
         assert each["intervals"].keys() == each["metrics"].keys() == each["to_best"].keys()
-        assert {"model", "fit_seconds", "settings", "n_settings"} <= each.keys()
+        assert {"model", "fit_seconds", "settings", "n_settings", "n_looks"} <= each.keys()
+        assert all(edge.keys() == {"setting", "value", "end"} for edge in each["at_edge"])
+    assert written["budget"] == {"seconds": 60.0, "max_trials": 20}
 
 
 def test_each_says_how_many_settings_it_tried_and_which_it_chose(comparison):
@@ -88,6 +90,43 @@ def test_each_says_how_many_settings_it_tried_and_which_it_chose(comparison):
     assert by_name["imf"].n_settings == by_name["cfnade"].n_settings == 2
     assert by_name["imf"].settings["iterations"] in (1, 3)
     assert by_name["cfnade"].settings["max_epochs"] == SMALL["max_epochs"]  # all of a falling step
+
+
+def test_each_says_how_often_it_looked_at_validation(comparison):
+    n_looks = {result.model: result.n_looks for result in comparison.results}
+    assert n_looks["popularity"] == 1
+    assert n_looks["ease"] == 2
+    assert 3 <= n_looks["imf"] <= 4  # two trials with two stops, where the second may end early
+    assert n_looks["cfnade"] > 4  # epochs
+
+
+def test_a_setting_at_an_end_of_its_grid_is_named_even_if_the_model_calls_it_otherwise(data):
+    imf = replace(contender("imf"), grid={"strength": (1.0, 2.0, 3.0)}, stops=(1, 2))
+    imf = replace(imf, start={"factors": 2, "alpha": 10.0, "strength": 3.0}, other_starts=())
+    (found,) = compare(data, {"imf": imf}, max_trials=1).results
+    assert "strength=3 is the largest value tried" in map(str, found.at_edge)
+    assert "strength" not in found.settings
+
+
+def test_every_model_has_the_same_time_and_finishes_at_least_one_trial(data):
+    models = {name: small_contenders()[name] for name in ("ease", "imf")}
+    outcome = compare(data, models, budget=1e-9)
+    assert [result.n_settings for result in outcome.results] == [1, 1]
+    assert outcome.budget == {"seconds": 1e-9, "max_trials": 20}
+
+
+def test_progress_counts_seconds_with_a_budget_and_trials_without(data):
+    models = {"ease": small_contenders()["ease"]}
+    for budget, most in ((50.0, 50.0), (None, 20)):
+        reported = []
+        compare(data, models, budget=budget, on_progress=reported.append)
+        searching = [job for job in reported if job.doing == "search"]
+        assert {job.n_most for job in searching} == {most}
+        assert [job.n_trials for job in searching] == [0, 1, 2]
+        costs = [job.best_mpr for job in searching[1:]]
+        assert costs == sorted(costs, reverse=True)
+        assert reported[-1].result is not None and reported[-1].result.n_settings == 2
+    assert [job.n_done for job in searching] == [0, 1, 2]
 
 
 def test_same_seed_same_figures(data, comparison):
@@ -100,7 +139,7 @@ def test_the_number_of_trials_is_bounded_and_progress_reported(data):
     models = {"ease": small_contenders()["ease"]}
     outcome = compare(data, models, max_trials=1, on_progress=reported.append)
     assert outcome.results[0].n_settings == 1
-    assert [event.doing for event in reported] == ["search", "search", "fit", "test"]
+    assert [event.doing for event in reported] == ["search", "search", "fit", "test", "done"]
 
 
 def test_models_are_found_by_name_and_an_unknown_one_is_refused(data):
@@ -113,7 +152,7 @@ def test_models_are_found_by_name_and_an_unknown_one_is_refused(data):
 
 def test_a_model_that_cannot_be_fitted_is_left_out_and_the_others_stay(data, caplog):
     class Failing:
-        def search(self, validation, *, max_trials, on_trial=None):
+        def search(self, validation, **options):
             raise TrainingError("it broke")
 
     models = {"broken": Failing(), "popularity": contender("popularity")}

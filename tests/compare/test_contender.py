@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from cfnade.baselines import IALS, IMF
@@ -54,6 +56,100 @@ def test_a_fit_is_not_followed_further_once_it_gets_worse(protocol) -> None:
     assert judged == [1, 2, 4]
 
 
+class Given:
+    """An iterative model whose MPR at each stop is given by its setting `a`."""
+
+    def __init__(self, a: list[float], **given) -> None:
+        self.costs, self.iterations = a, 0
+        made.append(given)
+
+    def fits(self, counts, stops):
+        for place, stop in enumerate(stops):
+            judged.append(stop)
+            self.iterations = stop
+            self.cost = self.costs[place]
+            yield self
+
+
+made: list[dict] = []
+judged: list[int] = []
+
+
+class Judge:
+    """In place of a validation part: knows the cost of each model."""
+
+    train = ratings = None
+
+    def trial(self, settings, fitted):
+        return Trial(settings, fitted.cost)
+
+
+def with_costs(costs: list[list[float]], **options) -> Contender:
+    """One trial for each list of costs, as long as they get better."""
+    judged.clear()
+    made.clear()
+    return Contender(Given, {"a": costs[0]}, {"a": costs}, stops=(1, 2, 4, 8), **options)
+
+
+def test_a_fit_that_is_far_behind_the_best_one_ends_at_its_second_stop() -> None:
+    costs = [[9.0, 8.0, 7.0, 6.0], [9.8, 8.7, 6.0, 5.0], [9.9, 9.7, 1.0, 1.0]]
+    search = with_costs(costs).search(Judge(), max_trials=9)
+    assert judged == [1, 2, 4, 8, 1, 2, 4, 8, 1, 2]
+    assert [trial.n_looks for trial in search.trials] == [4, 4, 2]
+    assert search.n_looks == 10
+    assert search.best.cost == 5.0
+
+
+def test_one_bad_stop_of_two_does_not_end_a_fit() -> None:
+    costs = [[9.0, 8.0, 7.0, 6.0], [8.0, 12.0, 7.0, 5.0]]
+    with_costs(costs).search(Judge(), max_trials=9)
+    assert judged == [1, 2, 4, 8] * 2
+
+
+def test_when_the_time_is_up_a_fit_ends_at_its_next_stop_except_the_first() -> None:
+    costs = [[9.0, 8.0, 7.0, 6.0], [5.0, 4.0, 3.0, 2.0]]
+    first = with_costs(costs).search(Judge(), max_trials=9, seconds=0)
+    assert judged == [1, 2, 4, 8] and first.best.cost == 6.0
+
+    class Slow(Judge):
+        def trial(self, settings, fitted):
+            time.sleep(0.03)
+            return super().trial(settings, fitted)
+
+    search = with_costs(costs).search(Slow(), max_trials=9, seconds=0.15)
+    assert judged[:4] == [1, 2, 4, 8] and len(judged) < 8
+    assert search.best.cost == min(6.0, *costs[1][: len(judged) - 4])
+
+
+def test_what_trials_share_is_made_once_and_not_for_the_final_fit(protocol) -> None:
+    n_made = []
+    shared = {"square": lambda counts: n_made.append(counts) or "made"}
+    costs = [[9.0, 8.0, 7.0, 6.0], [8.0, 7.0, 6.0, 5.0]]
+    with_costs(costs, shared=shared).search(Judge(), max_trials=9)
+    assert len(n_made) == 1
+    assert made == [{"square": "made"}] * 2
+
+
+def test_a_chosen_value_at_an_end_of_its_grid_is_named() -> None:
+    grid = {
+        "factors": (32, 64, 128),
+        "alpha": (1.0, 3.0, 10.0),
+        "dropout": (0.0, 0.5, 0.9),
+        "nu": (0.0, 0.5, 1.0),
+        "weigh_counts": (False, True),
+        "loss": ("a", "b", "c"),
+    }
+    candidate = Contender(IMF, {}, grid, stops=(2, 4), bounded=("nu",))
+    chosen = {"factors": 128, "alpha": 1.0, "iterations": 4, "weigh_counts": True, "loss": "a"}
+    assert list(map(str, candidate.edges(chosen | {"nu": 1.0, "dropout": 0.0}))) == [
+        "factors=128 is the largest value tried",
+        "alpha=1 is the smallest value tried",
+        "iterations=4 is the largest value tried",
+    ]
+    inside = {"factors": 64, "alpha": 3.0, "iterations": 2, "dropout": 0.5, "nu": 0.5}
+    assert candidate.edges(inside) == []
+
+
 def test_without_a_grid_there_is_one_trial(protocol) -> None:
     candidate = Contender(IMF, {"factors": 2, "iterations": 3}, fixed={"random_state": 1})
     (only,) = candidate.search(protocol.validation, max_trials=9).trials
@@ -85,10 +181,11 @@ def test_fixed_settings_go_before_chosen_ones_and_those_of_the_final_fit_come_la
 
 
 def test_a_contender_may_bring_its_own_search(protocol) -> None:
-    def search_by(contender, validation, max_trials, on_trial):
-        assert validation is part
+    def search_by(contender, validation, max_trials, seconds, on_trial):
+        assert validation is part and seconds == 9.0
         return Search([Trial({"trials": max_trials, **contender.start}, 1.0)], 0.0)
 
     part = protocol.validation
     candidate = Contender(IMF, {"a": 1}, search_by=search_by)
-    assert candidate.search(part, max_trials=4).best.settings == {"trials": 4, "a": 1}
+    found = candidate.search(part, max_trials=4, seconds=9.0)
+    assert found.best.settings == {"trials": 4, "a": 1}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cfnade.metrics import bootstrap
-from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
+from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
 from cfnade.metrics.formulas import UserSums
 
 
@@ -42,6 +42,20 @@ def test_metrics_share_their_draws() -> None:
     means = bootstrap_means([sums, sums], n_bootstrap=60, rng=0)
     assert means.shape == (60, 2)
     np.testing.assert_array_equal(means[:, 0], means[:, 1])
+
+
+@pytest.mark.parametrize("n_models", range(1, 9))
+def test_the_reference_differs_from_itself_by_exactly_nothing(n_models) -> None:
+    weight = np.random.default_rng(2).uniform(0.1, 9.0, 943)
+    sums = [
+        UserSums(weight * np.random.default_rng(seed).random(943), weight)
+        for seed in range(n_models)
+    ]
+    for reference in range(n_models):
+        found = paired_intervals(sums, sums[reference], n_bootstrap=100, rng=0)
+        assert [each == (0.0, 0.0) for each in found] == [
+            model == reference for model in range(n_models)
+        ]
 
 
 def test_one_user_gives_an_interval_of_one_point() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -50,6 +51,44 @@ def test_no_settings_are_tried_twice_nor_more_than_allowed():
         assert (
             len(coordinate_search(bowl, {"a": 1, "b": 0.1}, GRID, max_trials=most).trials) == most
         )
+
+
+def test_no_trial_is_started_when_the_time_is_up_but_one_is_always_finished():
+    assert (
+        len(coordinate_search(bowl, {"a": 1, "b": 0.1}, GRID, max_trials=9, seconds=0).trials) == 1
+    )
+
+    def slow(settings):
+        time.sleep(0.02)
+        return bowl(settings)
+
+    search = coordinate_search(slow, {"a": 1, "b": 0.1}, GRID, max_trials=9, seconds=0.05)
+    assert 1 <= len(search.trials) <= 3
+    assert search.seconds >= 0.05
+
+
+def test_time_does_not_end_a_search_before_a_trial_succeeds():
+    def attempt(settings):
+        if settings["a"] == 1:
+            raise TrainingError("diverged")
+        return bowl(settings)
+
+    start = {"a": 1, "b": 0.1}
+    search = coordinate_search(
+        attempt, start, GRID, max_trials=9, seconds=0, other_starts=[{"a": 3}, {"a": 5}]
+    )
+    assert [trial.settings["a"] for trial in search.trials] == [1, 3]
+
+
+def test_looks_are_added_up_and_the_chosen_values_of_the_grid_are_known():
+    def attempt(settings):
+        if settings["a"] == 3:
+            raise TrainingError("diverged")
+        return dataclasses.replace(bowl({"translated": 1, **settings}), n_looks=settings["a"])
+
+    search = coordinate_search(attempt, {"a": 1, "b": 10.0, "c": 0}, {"a": (1, 2, 3)}, max_trials=9)
+    assert search.n_looks == 1 + 2  # none of a failed trial
+    assert search.chosen == {"a": 2}
 
 
 def test_what_is_not_searched_is_passed_on_and_trials_are_reported():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -25,6 +25,7 @@ class _ItemItem:
 
     regularization: float
     max_memory_gb: float
+    gram: NDArray[np.float32] | None
     item_weights_: NDArray[np.float32]
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
@@ -37,14 +38,14 @@ class _ItemItem:
         check_share(dropout=dropout)
         counts = as_count_matrix(counts)
         n_items = counts.shape[1]
-        needed_gb = 4 * n_items**2 / 1e9  # one float32 array of items by items
+        needed_gb = _array_gb(n_items)
         if needed_gb > self.max_memory_gb:
             raise TrainingError(
                 f"{type(self).__name__} needs {needed_gb:.1f} GB for {n_items:,} items, above "
                 f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise the limit if the "
                 "machine has the memory"
             )
-        self.item_weights_ = item_item_weights(counts, self.regularization, dropout)
+        self.item_weights_ = item_item_weights(counts, self.regularization, dropout, self.gram)
         return self
 
 
@@ -59,6 +60,7 @@ class EASE(_ItemItem):
     Args:
         regularization: From some tens for sparse data to thousands for dense data.
         max_memory_gb: `fit` refuses a catalogue that needs more; 2 GB hold 22,360 items.
+        gram: X^T X of the counts to fit on, if it is known.
 
     Attributes:
         item_weights_: B, how much an item of the history (row) speaks for another (column),
@@ -67,6 +69,7 @@ class EASE(_ItemItem):
 
     regularization: float = 200.0
     max_memory_gb: float = 2.0
+    gram: NDArray[np.float32] | None = field(default=None, repr=False)
 
     def fit(self, counts: CountMatrix) -> EASE:
         """Solve for B from sparse counts, (n_users, n_items); a count above 0 is a like."""
@@ -87,6 +90,7 @@ class EDLAE(_ItemItem):
         regularization: The part of the L2 penalty that is the same for all items.
         dropout: Share of the history that is hidden, below 1.
         max_memory_gb: As for EASE.
+        gram: As for EASE.
 
     Attributes:
         item_weights_: B, as for EASE.
@@ -95,15 +99,30 @@ class EDLAE(_ItemItem):
     regularization: float = 200.0
     dropout: float = 0.33
     max_memory_gb: float = 2.0
+    gram: NDArray[np.float32] | None = field(default=None, repr=False)
 
     def fit(self, counts: CountMatrix) -> EDLAE:
         """Solve for B, as EASE does."""
         return self._solve(counts, self.dropout)
 
 
-def item_item_weights(counts: csr_array, l2: float, dropout: float = 0.0) -> NDArray[np.float32]:
+def shared_gram(counts: CountMatrix) -> NDArray[np.float32] | None:
+    """X^T X for several fits on the same counts; None if it would need much memory."""
+    if 2 * _array_gb(counts.shape[1]) > EASE.max_memory_gb:
+        return None
+    return shared_watchers(likes_of(as_count_matrix(counts)))
+
+
+def _array_gb(n_items: int) -> float:
+    """Of one float32 array of items by items."""
+    return 4 * n_items**2 / 1e9
+
+
+def item_item_weights(
+    counts: csr_array, l2: float, dropout: float = 0.0, gram: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
     """B of EDLAE, or of EASE without dropout, (n_items, n_items), made in one float32 array."""
-    P = shared_watchers(likes_of(counts))
+    P = shared_watchers(likes_of(counts)) if gram is None else gram.copy()
     diagonal = np.diag_indices_from(P)
     P[diagonal] += l2 + P[diagonal] * (dropout / (1.0 - dropout))
     # On a busy machine two BLAS threads wait for each other: 8 s instead of 0.1 s at 1,865 items.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cfnade.cli import console, options
-from cfnade.compare.comparison import DEFAULT_MODELS, MAX_TRIALS, compare
+from cfnade.compare.comparison import BUDGET, DEFAULT_MODELS, MAX_TRIALS, compare
 from cfnade.compare.registry import CONTENDERS, Registry, cfnade, contender, named_contenders
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
 from cfnade.errors import ConfigError
@@ -78,25 +79,48 @@ def compare_command(
     *,
     table: options.TableOptions,
     protocol: options.ProtocolOptions,
+    budget: Annotated[
+        str, typer.Option(help="Time for each model's search: 90s, 2m or none.", metavar="TIME")
+    ] = f"{BUDGET:g}s",
     trials: Annotated[
-        int, typer.Option(help="Settings to try per model, on validation.", min=1)
+        int, typer.Option(help="Settings to try per model at most.", min=1)
     ] = MAX_TRIALS,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do not continue an interrupted call.")
+    ] = False,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:
-    """Compare models on one split. Each is tuned on validation, then tested once."""
+    """Compare models on one split. Each is tuned on validation, then tested once.
+
+    After Ctrl-C the same command continues with the models that are not done.
+    """
     contenders = named_contenders(models, seed, MODELS)
-    with console.job_progress() as on_progress:
-        comparison = compare(
-            table.read(data),
-            contenders,
-            dataset=options.dataset_name(data),
-            test=table.read_test(test),
-            config=protocol.config(seed),
-            max_trials=trials,
-            on_progress=on_progress,
-        )
+    seconds = options.parse_seconds(budget)
+    try:
+        with console.job_progress() as on_progress:
+            comparison = compare(
+                table.read(data),
+                contenders,
+                dataset=options.dataset_name(data),
+                test=table.read_test(test),
+                config=protocol.config(seed),
+                budget=seconds,
+                max_trials=trials,
+                keep=kept_models(),
+                fresh=fresh,
+                on_progress=on_progress,
+            )
+    except KeyboardInterrupt:
+        console.say("stopped; the same command continues with the models that are not done")
+        raise
     console.show_comparison(comparison, json_file)
+
+
+def kept_models() -> Path:
+    """The folder of finished models of interrupted comparisons."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "cfnade" / "compare"
 
 
 @options.command(

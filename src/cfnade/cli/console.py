@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -14,19 +15,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from cfnade.compare.comparison import Comparison, JobProgress, OnProgress, Result
+from cfnade.compare.comparison import JobProgress, OnProgress
+from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.reliability import reliabilities
 from cfnade.compare.report import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
 from cfnade.progress import progress_bar as progress_bar  # for the commands
-from cfnade.progress import report_stage
+from cfnade.progress import report_finding, report_stage
 
 ROOM_FOR_ALL = 135
 """Width of the table of a comparison with all figures."""
 
 WIDE = 160
 """Width if standard output is not a terminal, so that tables are not cut."""
+
+LOG_EVERY = 10.0
+"""Seconds between log lines of a search without a terminal, at least."""
 
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
@@ -41,26 +46,44 @@ def say(message: str) -> None:
 def job_progress() -> Iterator[OnProgress]:
     """A callback that shows the progress of a comparison or sweep."""
     words = {"search": "choosing settings", "fit": "final fit", "test": "testing"}
-    stage = ""
+    stage, logged_at = "", 0.0
     with progress_bar() as bar:
         task = bar.add_task("reading", total=1)
 
         def on_progress(job: JobProgress) -> None:
-            nonlocal stage
-            if (name := f"{job.model}: {words[job.doing]}") != stage:
-                stage = name
-                report_stage(bar, stage)
-            found = "" if job.trial is None else f", last MPR {job.trial.cost:.2f} %"
+            nonlocal stage, logged_at
+            if job.result is not None:
+                again = " (done by an earlier call; --fresh does it again)" if job.is_kept else ""
+                report_finding(bar, finding(job.result) + again)
+                return
+            doing, now = f"{job.model}: {words[job.doing]}", time.monotonic()
+            found = ""
+            if job.best_mpr is not None:
+                tried = n_of(job.n_trials, "setting")
+                found = f", {tried} tried, best validation MPR {job.best_mpr:.2f} %"
+            if doing != stage or now - logged_at >= LOG_EVERY:
+                stage, logged_at = doing, now
+                report_stage(bar, doing + found)
             total = max(job.n_most, 1)
-            bar.update(task, description=stage + found, completed=job.n_done, total=total)
+            bar.update(task, description=doing + found, completed=job.n_done, total=total)
 
         yield on_progress
+
+
+def finding(result: Result) -> str:
+    """The main figures of a model in a line."""
+    metrics = result.metrics
+    line = (
+        f"{result.model}: MPR {metrics['mpr']:.2f} %, nDCG@100 {metrics['ndcg@100']:.4f}; "
+        f"{n_of(result.n_settings, 'setting')} in {result.search_seconds:.0f} s, "
+        f"{n_of(result.n_looks, 'look')} at validation, final fit {result.fit_seconds:.0f} s"
+    )
+    return "; ".join([line, *map(str, result.at_edge)])
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """The figures with their intervals, best MPR first."""
     n_test_users = comparison.protocol["n_test_users"]
-    is_searched = any(result.n_settings > 1 for result in comparison.results)
     rows = [_figures(result) for result in comparison.results]
     names = [name for name in rows[0] if out.width >= ROOM_FOR_ALL or name in _FIRST]
     table = Table(
@@ -70,8 +93,7 @@ def comparison_table(comparison: Comparison) -> Table:
         f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
         caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
         "95 % bootstrap interval over users. * is the best; ~ is not significantly worse (paired "
-        "bootstrap over users). One fit each"
-        f"{', settings chosen on validation' if is_searched else ''}.",
+        f"bootstrap over users). One fit each{_chosen_how(comparison)}.",
         caption_justify="left",
     )
     for row in rows:
@@ -79,7 +101,21 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
-_FIRST = ("model", "MPR % (95 %)", "recall@20", "ndcg@100", "fit s")
+def _chosen_how(comparison: Comparison) -> str:
+    """What each model got for its search, and which settings ended at the end of their grid."""
+    if all(result.n_settings == 1 for result in comparison.results):
+        return ""
+    seconds, most = comparison.budget["seconds"], comparison.budget["max_trials"]
+    within = [] if seconds is None else [f"{seconds:g} s"]
+    within += [f"at most {most} trials"] if isinstance(most, int) else []
+    ends = [f". {r.model}: {edge}" for r in comparison.results for edge in r.at_edge]
+    return (
+        f", settings chosen on validation in {' and '.join(within) or 'some trials'} a model; a "
+        f"look is one evaluation there{''.join(ends)}"
+    )
+
+
+_FIRST = ("model", "MPR % (95 %)", "ndcg@100", "trials", "looks", "search s")
 """Columns of a comparison in a narrow terminal."""
 
 
@@ -92,7 +128,8 @@ def _figures(result: Result) -> dict[str, str]:
         "MPR % (95 %)": _marked(result, "mpr", f"{metrics['mpr']:.2f} ({low:.2f}-{high:.2f})"),
         "unweighted": _marked(result, "mpr_unweighted", f"{metrics['mpr_unweighted']:.2f}"),
         **{name: _marked(result, name, f"{metrics[name]:.4f}") for name in shown},
-        "settings tried": str(result.n_settings),
+        "trials": str(result.n_settings),
+        "looks": str(result.n_looks),
         "search s": f"{result.search_seconds:.1f}",
         "fit s": f"{result.fit_seconds:.1f}",
     }

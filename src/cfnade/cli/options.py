@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
@@ -165,6 +166,16 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
         except ValueError:
             settings[key] = value
     return settings
+
+
+def parse_seconds(text: str) -> float | None:
+    """Parse a time such as `90s`, `2m` or `90`; None for `none`."""
+    if text == "none":
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None or float(match[1]) == 0:
+        raise ConfigError(f"--budget takes a time such as 90s, 2m or none, got {text!r}")
+    return float(match[1]) * {"m": 60.0, "h": 3600.0}.get(match[2], 1.0)
 
 
 def parse_pairs(pairs: list[str] | None, option: str, example: str) -> dict[str, str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
 
 from cfnade.answer.probability import Calibrator
 from cfnade.compare.contender import Contender
+from cfnade.compare.kept import KeptModels
+from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import contender
-from cfnade.compare.reliability import Calibration
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError, n_of
 from cfnade.metrics.evaluate import Evaluation, distances_to_best
@@ -21,59 +24,11 @@ from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
-# Strong models whose search takes no longer than CF-NADE's.
+# Strong models that can try several settings in their time.
 DEFAULT_MODELS = ("popularity", "imf", "ials", "ease", "edlae", "cfnade")
-MAX_TRIALS = 10
+BUDGET = 60.0  # seconds of search for each model
+MAX_TRIALS = 20
 FEW_USERS = 20  # with fewer tested, models are not compared with the best: chance would decide
-
-
-@dataclass(frozen=True)
-class Result:
-    """The figures of one model: metrics on test, and the settings chosen on validation."""
-
-    model: str
-    metrics: dict[str, float]
-    """MPR in percent; `intervals` are 95 % bootstrap intervals over users."""
-
-    intervals: dict[str, tuple[float, float]]
-    fit_seconds: float
-    search_seconds: float
-    n_settings: int
-    """Tried on validation."""
-
-    validation_mpr: float
-    settings: dict[str, Any]
-    calibration: Calibration | None = None
-    """How well its probabilities hold on test; None if it gives none."""
-
-    to_best: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By metric, the 95 % interval of the difference to the best model (paired bootstrap over
-    users). The best has (0, 0). Empty if few users are tested."""
-
-    def is_best(self, metric: str) -> bool:
-        """Whether no model is better by this metric."""
-        return self.to_best.get(metric) == (0.0, 0.0)
-
-    def is_level_with_best(self, metric: str) -> bool:
-        """Whether its difference to the best is not significant."""
-        low, high = self.to_best.get(metric, (1.0, 1.0))
-        return low <= 0.0 <= high and not self.is_best(metric)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The figures of all models on one split, lowest MPR first."""
-
-    dataset: str
-    n_users: int
-    n_items: int
-    n_pairs: int
-    protocol: dict[str, Any]
-    results: list[Result]
-
-    def to_json(self) -> dict[str, Any]:
-        """As the commands write it; the format is in docs/json.md."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -81,10 +36,19 @@ class JobProgress:
     """How far a comparison or sweep has come."""
 
     model: str
-    doing: Literal["search", "fit", "test"]
-    n_done: int = 0
-    n_most: int = 0
-    trial: Trial | None = None
+    doing: Literal["search", "fit", "test", "done"]
+    n_done: float = 0
+    n_most: float = 0
+    """Seconds of a search with a budget, else trials; alphas of a sweep."""
+
+    n_trials: int = 0
+    best_mpr: float | None = None
+    """On validation, of the trials so far."""
+
+    result: Result | None = None
+    """Once it is done; `is_kept` if an earlier call did it."""
+
+    is_kept: bool = False
 
 
 OnProgress = Callable[[JobProgress], None]
@@ -97,7 +61,10 @@ def compare(
     dataset: str = "data",
     test: Interactions | None = None,
     config: ProtocolConfig | None = None,
+    budget: float | None = BUDGET,
     max_trials: int | dict[str, int] = MAX_TRIALS,
+    keep: Path | None = None,
+    fresh: bool = False,
     on_progress: OnProgress | None = None,
     on_fitted: Callable[[str, Scorer], None] | None = None,
 ) -> Comparison:
@@ -112,9 +79,14 @@ def compare(
         dataset: A name for the outcome.
         test: A fixed test part.
         config: How pairs are held out and judged.
+        budget: Seconds that each model has for its search; None for any. A running trial is
+            finished, so a search may take a little longer.
         max_trials: Settings that each model may try, for all models or by name.
+        keep: Folder in which finished models are kept until all are done. A second call with the
+            same arguments goes on from there.
+        fresh: Delete what is kept of these models first.
         on_progress: Called as the job goes on.
-        on_fitted: Called with each final model.
+        on_fitted: Called with each final model that this call fits.
 
     Returns:
         All figures, best MPR first.
@@ -130,38 +102,62 @@ def compare(
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}
     notify = on_progress or (lambda progress: None)
-    results, evaluations = [], []
+    limits = {"seconds": budget, "max_trials": max_trials}
+    kept = KeptModels(keep, data, test, {"config": asdict(protocol.config), "limits": limits})
+    if fresh:
+        kept.clear(models)
+    entries: list[tuple[Result, Evaluation]] = []
     for name, candidate in models.items():
         most = max_trials if isinstance(max_trials, int) else max_trials.get(name, MAX_TRIALS)
-        try:
-            result, evaluation, fitted = _enter(name, candidate, protocol, most, notify)
-        except TrainingError as error:
-            logger.warning("%s is left out: %s", name, error)
-            continue
-        results.append(result)
-        evaluations.append(evaluation)
-        if on_fitted is not None:
-            on_fitted(name, fitted)
-    if not results:
+        entry = kept.read(name, candidate)
+        is_kept = entry is not None
+        if entry is None:
+            try:
+                entry, fitted = _enter(name, candidate, protocol, most, budget, notify)
+            except TrainingError as error:
+                logger.warning("%s is left out: %s", name, error)
+                continue
+            kept.write(candidate, *entry)
+            if on_fitted is not None:
+                on_fitted(name, fitted)
+        notify(JobProgress(name, "done", result=entry[0], is_kept=is_kept))
+        entries.append(entry)
+    if not entries:
         raise TrainingError(f"none of the models could be fitted: {', '.join(models)}")
+    results = [result for result, _ in entries]
     n_tested = int(protocol.facts["n_test_users"])
     if n_tested >= FEW_USERS:
-        _add_distances(results, evaluations, protocol.config.seed)
+        _add_distances(entries, protocol.config.seed)
     else:
         logger.warning("only %s tested: too few to compare models", n_of(n_tested, "user"))
     results.sort(key=lambda result: result.metrics["mpr"])
-    return Comparison(dataset, data.n_users, data.n_items, data.n_pairs, protocol.facts, results)
+    kept.clear(models)
+    sizes = (data.n_users, data.n_items, data.n_pairs)
+    return Comparison(dataset, *sizes, protocol.facts, results, limits)
 
 
 def _enter(
-    name: str, candidate: Contender, protocol: Protocol, max_trials: int, notify: OnProgress
-) -> tuple[Result, Evaluation, Scorer]:
+    name: str,
+    candidate: Contender,
+    protocol: Protocol,
+    max_trials: int,
+    budget: float | None,
+    notify: OnProgress,
+) -> tuple[tuple[Result, Evaluation], Scorer]:
     """Choose the settings of one model, fit it and test it."""
-    notify(JobProgress(name, "search", 0, max_trials))
+    started, n_most = time.perf_counter(), budget or max_trials
+    costs: list[float] = []
+
+    def on_trial(n_trials: int, max_trials: int, trial: Trial) -> None:
+        costs.append(trial.cost)
+        best_mpr = min(filter(math.isfinite, costs), default=None)
+        n_done = n_trials if budget is None else round(time.perf_counter() - started)
+        notify(JobProgress(name, "search", min(n_done, n_most), n_most, n_trials, best_mpr))
+
+    notify(JobProgress(name, "search", 0, n_most))
+    seconds = math.inf if budget is None else budget
     search = candidate.search(
-        protocol.validation,
-        max_trials=max_trials,
-        on_trial=lambda *done: notify(JobProgress(name, "search", *done)),
+        protocol.validation, max_trials=max_trials, seconds=seconds, on_trial=on_trial
     )
     best = search.best
     notify(JobProgress(name, "fit"))
@@ -182,13 +178,15 @@ def _enter(
         best.cost,
         best.settings,
         calibration,
+        search.n_looks,
+        tuple(candidate.edges({**best.settings, **search.chosen})),
     )
-    return result, evaluation, fitted
+    return (result, evaluation), fitted
 
 
-def _add_distances(results: list[Result], evaluations: list[Evaluation], seed: int) -> None:
+def _add_distances(entries: list[tuple[Result, Evaluation]], seed: int) -> None:
     """Add each model's difference to the best, by every metric."""
-    for metric in results[0].metrics:
-        distances = distances_to_best(evaluations, metric, rng=seed)
-        for result, distance in zip(results, distances, strict=True):
+    for metric in entries[0][0].metrics:
+        distances = distances_to_best([found for _, found in entries], metric, rng=seed)
+        for (result, _), distance in zip(entries, distances, strict=True):
             result.to_best[metric] = distance

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scorer import Scorer
 
-PATIENCE = 2  # stops without a lower MPR, after which a fit is not followed further
+# A fit with several stops ends early after two that lower its MPR by less than 1 %, or when its
+# MPR is 10 % above that of the best trial after as many stops, two or more.
+PATIENCE, SETTLED, BEHIND = 2, 0.99, 1.1
 
-SearchBy = Callable[["Contender", Validation, int, OnTrial | None], Search]
-"""A search of its own: contender, validation, most trials, and what to call after each."""
+SearchBy = Callable[["Contender", Validation, int, float, OnTrial | None], Search]
+"""A search of its own: contender, validation, most trials, seconds, and what to call after each."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A chosen value at an end of its grid, where the search could not go on."""
+
+    setting: str
+    value: float
+    end: Literal["smallest", "largest"]
+
+    def __str__(self) -> str:
+        return f"{self.setting}={self.value:g} is the {self.end} value tried"
 
 
 @dataclass(frozen=True)
 class Contender:
     """A model with its settings and the grid that they are searched in.
 
-    All contenders get the same search with the same number of trials. One without a grid has one
-    trial.
+    All contenders get the same search with the same time and number of trials. One without a grid
+    has one trial.
     """
 
     make: Callable[..., Any]
@@ -43,6 +60,12 @@ class Contender:
     uses_ratings: bool = False
     """Whether the model takes `relative_rating`."""
 
+    shared: Mapping[str, Callable[[CountMatrix], Any]] = field(default_factory=dict)
+    """Arguments of the model that are the same for all trials, made once from the counts."""
+
+    bounded: Sequence[str] = ()
+    """Searched settings whose grid ends where the possible values do."""
+
     other_starts: Sequence[Mapping[str, Any]] = ()
     """Changes to `start` that are tried too; the search goes on from the best."""
 
@@ -56,16 +79,38 @@ class Contender:
     """Replaces the usual search."""
 
     def search(
-        self, validation: Validation, *, max_trials: int, on_trial: OnTrial | None = None
+        self,
+        validation: Validation,
+        *,
+        max_trials: int,
+        seconds: float = math.inf,
+        on_trial: OnTrial | None = None,
     ) -> Search:
-        """Choose settings on validation."""
+        """Choose settings on validation.
+
+        After `seconds` no trial is started, and fits with several stops end at the next one; the
+        first trial is always finished.
+        """
         if self.search_by is not None:
-            return self.search_by(self, validation, max_trials, on_trial)
+            return self.search_by(self, validation, max_trials, seconds, on_trial)
+        deadline = time.perf_counter() + seconds
+        tried: list[Trial] = []
+
+        @cache
+        def given() -> dict[str, Any]:
+            return {name: make(validation.train) for name, make in self.shared.items()}
+
+        def attempt(settings: dict[str, Any]) -> Trial:
+            best = min(tried, key=lambda trial: trial.cost, default=None)
+            tried.append(self._attempt(settings, validation, given(), best, deadline))
+            return tried[-1]
+
         return coordinate_search(
-            lambda settings: self._attempt(settings, validation),
+            attempt,
             self.start,
             self.grid,
             max_trials=max_trials,
+            seconds=seconds,
             on_trial=on_trial,
             other_starts=self.other_starts,
         )
@@ -77,26 +122,65 @@ class Contender:
         fitted: Scorer = self.model({**settings, **self.final}, ratings).fit(known)
         return fitted
 
-    def model(self, settings: Mapping[str, Any], ratings: RelativeRating | None) -> Any:
-        """An unfitted model with these settings."""
-        given = {"relative_rating": ratings} if self.uses_ratings else {}
+    def model(
+        self, settings: Mapping[str, Any], ratings: RelativeRating | None, **given: Any
+    ) -> Any:
+        """An unfitted model with these settings and further arguments."""
+        if self.uses_ratings:
+            given["relative_rating"] = ratings
         return self.make(**{**settings, **self.fixed, **given})
+
+    def edges(self, chosen: Mapping[str, Any]) -> list[Edge]:
+        """Chosen numbers at an end of their grid, except where no other value is possible."""
+        found = []
+        for name, values in self.grid.items():
+            is_scale = len(values) > 2 and all(type(value) in (int, float) for value in values)
+            if is_scale and name in chosen and chosen[name] != 0 and name not in self.bounded:
+                if chosen[name] == min(values):
+                    found.append(Edge(name, chosen[name], "smallest"))
+                if chosen[name] == max(values):
+                    found.append(Edge(name, chosen[name], "largest"))
+        if self.stops and chosen.get("iterations") == self.stops[-1]:
+            found.append(Edge("iterations", self.stops[-1], "largest"))
+        return found
 
     def holding(self, **settings: Any) -> Contender:
         """The same with some settings held fixed."""
         grid = {name: values for name, values in self.grid.items() if name not in settings}
         return replace(self, start={**self.start, **settings}, grid=grid)
 
-    def _attempt(self, settings: dict[str, Any], validation: Validation) -> Trial:
+    def _attempt(
+        self,
+        settings: dict[str, Any],
+        validation: Validation,
+        given: Mapping[str, Any],
+        best: Trial | None,
+        deadline: float,
+    ) -> Trial:
+        """One trial; `best` is the best one before, if any."""
         if self.translate is not None:
             settings = self.translate(settings, validation.train)
-        model = self.model(settings, validation.relative_rating)
+        model = self.model(settings, validation.ratings, **given)
         if not self.stops:
             return validation.trial(settings, model.fit(validation.train))
-        trials: list[Trial] = []
+        stops: list[Trial] = []
         for fitted in model.fits(validation.train, self.stops):
-            trials.append(validation.trial({**settings, "iterations": fitted.iterations}, fitted))
-            best = min(trials, key=lambda trial: trial.cost)
-            if all(trial is not best for trial in trials[-PATIENCE:]):
+            stops.append(validation.trial({**settings, "iterations": fitted.iterations}, fitted))
+            is_late = best is not None and time.perf_counter() > deadline
+            if is_late or _has_settled(stops) or (best and _is_behind(stops, best.stops)):
                 break
-        return replace(best, stops=tuple(trials))
+        lowest = min(stops, key=lambda stop: stop.cost)
+        return replace(lowest, stops=tuple(stops), n_looks=len(stops))
+
+
+def _has_settled(stops: Sequence[Trial]) -> bool:
+    before = _lowest(stops[:-PATIENCE])
+    return before < math.inf and _lowest(stops) >= SETTLED * before
+
+
+def _is_behind(stops: Sequence[Trial], best: Sequence[Trial]) -> bool:
+    return len(stops) > 1 and _lowest(stops) > BEHIND * _lowest(best[: len(stops)])
+
+
+def _lowest(stops: Sequence[Trial]) -> float:
+    return min((stop.cost for stop in stops), default=math.inf)

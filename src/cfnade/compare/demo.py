@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.compare.comparison import Comparison, OnProgress, compare
+from cfnade.compare.comparison import OnProgress, compare
 from cfnade.compare.html_parts import Picture
+from cfnade.compare.outcome import Comparison
 from cfnade.compare.plots import contrasting_items, count_histograms, training_plot
 from cfnade.compare.protocol import ProtocolConfig
 from cfnade.compare.registry import STRENGTHS, cfnade, contender
@@ -154,6 +155,7 @@ def run_demo(
         contenders,
         dataset=DATASET,
         config=protocol,
+        budget=None,  # by trials alone, so that every machine tries the same
         max_trials=scale.max_trials,
         on_progress=on_progress,
     )

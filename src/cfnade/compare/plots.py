@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.compare.comparison import Comparison
+from cfnade.compare.outcome import Comparison
 from cfnade.compare.reliability import Calibration, reliabilities
 from cfnade.compare.sweep import Sweep
 from cfnade.data.interactions import Interactions

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import cfnade.baselines as models
+from cfnade.baselines.ease import shared_gram
 from cfnade.compare.contender import Contender
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError, TrainingError
@@ -61,7 +62,11 @@ def _make_cfnade(**settings: Any) -> ImplicitCFNADE:
 
 
 def _search_cfnade(
-    contender: Contender, validation: Validation, max_trials: int, on_trial: OnTrial | None
+    contender: Contender,
+    validation: Validation,
+    max_trials: int,
+    seconds: float,
+    on_trial: OnTrial | None,
 ) -> Search:
     """Search the grid; each fit finds its epochs and readout."""
     plan = contender.model(contender.start, None).plan(validation.train)
@@ -82,15 +87,22 @@ def _search_cfnade(
             **{f"readout__{name}": value for name, value in asdict(model.readout_).items()},
         }
         metrics = validation.metrics(model)
-        return Trial(chosen, metrics["mpr"], metrics, extra=model.calibrator_)
+        n_looks = _looks_of(model) + 1
+        return Trial(chosen, metrics["mpr"], metrics, n_looks=n_looks, extra=model.calibrator_)
 
     return coordinate_search(
         attempt,
         {name: usual[name] for name in contender.grid},
         contender.grid,
         max_trials=max_trials,
+        seconds=seconds,
         on_trial=on_trial,
     )
+
+
+def _looks_of(model: ImplicitCFNADE) -> int:
+    """How often a fit looked at validation: after its epochs. Looks for the readout come on top."""
+    return sum(epoch.validation_mpr is not None for epoch in model.epochs_)
 
 
 def imf_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
@@ -139,14 +151,15 @@ CONTENDERS: Registry = {
         models.EASE,
         {"regularization": 1e3},
         {"regularization": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)},
+        shared={"gram": shared_gram},
     ),
     "imf": lambda seed: Contender(
         models.IMF,
         {"factors": 128, "alpha": 30.0, "strength": 20.0},
         {
             "strength": STRENGTHS,
-            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
-            "factors": (32, 64, 128, 256, 512),
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+            "factors": (32, 64, 128, 256, 512, 1024),
         },
         stops=(2, 3, 5, 8, 12, 20, 30),
         fixed={"random_state": seed},
@@ -158,16 +171,17 @@ CONTENDERS: Registry = {
         models.IALS,
         {"factors": 128, "alpha0": 0.03, "strength": 14.0, "nu": 1.0, "weigh_counts": True},
         {
+            "factors": (32, 64, 128, 256, 512),
             "strength": (3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0),
-            "alpha0": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "alpha0": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
             "nu": (0.0, 0.5, 1.0),
             "weigh_counts": (False, True),
-            "factors": (32, 64, 128, 256, 512),
         },
         stops=(2, 4, 8, 12, 20, 30, 50),
         fixed={"random_state": seed},
         uses_ratings=True,
-        other_starts=(WEAK_START,),
+        bounded=("nu",),
+        other_starts=(WEAK_START, {"alpha0": 0.1}),  # the second for dense data
         translate=ials_regularization,
     ),
     "edlae": lambda seed: Contender(
@@ -175,8 +189,9 @@ CONTENDERS: Registry = {
         {"regularization": 300.0, "dropout": 0.5},
         {
             "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
-            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98),
+            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98, 0.99),
         },
+        shared={"gram": shared_gram},
     ),
     "slim": lambda seed: Contender(
         models.SLIM,

@@ -10,8 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from cfnade.compare.comparison import Comparison, Result
 from cfnade.compare.html_parts import Cell, Picture, definitions, paragraph, picture, section, table
+from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.plots import comparison_plot, model_looks, reliability_plot, sweep_plot
 from cfnade.compare.reliability import reliabilities
 from cfnade.compare.sweep import Sweep
@@ -175,14 +175,15 @@ def _comparison(comparison: Comparison) -> str:
         ["Model", *(METRIC_LABELS.get(name, name) for name in names)],
         [[_label(r.model), *(_value(r, name) for name in names)] for r in results],
     )
-    heads = ("Model", "Settings tried", "Search, s", "Final fit, s", "Validation MPR")
+    heads = ("Model", "Settings tried", "Looks", "Search, s", "Final fit, s", "Validation MPR")
     settings = table(
-        "How the settings were chosen, on the validation pairs.",
+        "How the settings were chosen. A look is one evaluation on the validation pairs.",
         [*heads, Cell("Chosen", is_number=False)],
         [
             [
                 _label(r.model),
                 f"{r.n_settings}",
+                f"{r.n_looks}",
                 f"{r.search_seconds:.1f}",
                 f"{r.fit_seconds:.1f}",
                 f"{r.validation_mpr:.2f}",

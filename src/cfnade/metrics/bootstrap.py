@@ -55,6 +55,9 @@ def paired_intervals(
             )
     means = bootstrap_means([*sums, reference], n_bootstrap=n_bootstrap, rng=rng)
     differences = means[:, :-1] - means[:, -1:]  # (n_bootstrap, n_metrics)
+    # BLAS may round two equal columns differently, and no difference is exactly 0.
+    is_same = [np.array_equal(each.total, reference.total) for each in sums]
+    differences[:, is_same] = 0.0
     return [percentile_interval(column) for column in differences.T]
 
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cfnade.data.interactions import CountMatrix
@@ -34,12 +35,17 @@ class Validation:
     relative_rating: RelativeRating | None = None
     """Fitted distributions that every model must use; None lets each fit them on `train`."""
 
+    @cached_property
+    def ratings(self) -> RelativeRating:
+        """The given distributions, or those of `train`."""
+        return self.relative_rating or RelativeRating().fit(self.train)
+
     def metrics(self, scorer: Scorer) -> dict[str, float]:
         """MPR in percent, and some other metrics, of a model fitted on `train`."""
-        known, held_out = self.train, self.held_out
-        relevance = (self.relative_rating or RelativeRating().fit(known)).transform(held_out)
-        found = evaluate(scorer, known, held_out, relevance, metrics=JUDGED_BY, n_bootstrap=0)
-        return found.metrics
+        relevance = self.ratings.transform(self.held_out)
+        return evaluate(
+            scorer, self.train, self.held_out, relevance, metrics=JUDGED_BY, n_bootstrap=0
+        ).metrics
 
     def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:
         """Judge a model that was fitted with these settings on `train`."""
@@ -63,6 +69,9 @@ class Trial:
     stops: tuple[Trial, ...] = field(default=(), repr=False)
     """One for each iteration at which the fit was judged."""
 
+    n_looks: int = 1
+    """How often it was judged on validation."""
+
     extra: Any = field(default=None, repr=False)
     """Whatever the attempt wants to pass on; the search ignores it."""
 
@@ -75,6 +84,13 @@ class Search:
     """In order."""
 
     seconds: float
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """The values of the grid that the best trial had."""
+
+    @property
+    def n_looks(self) -> int:
+        """How often a model was judged on validation."""
+        return sum(trial.n_looks for trial in self.trials)
 
     @property
     def best(self) -> Trial:
@@ -92,6 +108,7 @@ def coordinate_search(
     grid: Mapping[str, Sequence[Any]],
     *,
     max_trials: int,
+    seconds: float = math.inf,
     on_trial: OnTrial | None = None,
     other_starts: Sequence[Mapping[str, Any]] = (),
 ) -> Search:
@@ -102,6 +119,7 @@ def coordinate_search(
         start: First settings; each in its row of the grid.
         grid: Values of each setting in order; settings are searched in this order.
         max_trials: Stop after this many.
+        seconds: Start no trial after this time, once one has succeeded.
         on_trial: Called after each trial.
         other_starts: Changes to `start` that are tried too; the search goes on from the best.
     """
@@ -109,16 +127,21 @@ def coordinate_search(
     trials: dict[tuple[int, ...], Trial] = {}
     names = list(grid)
 
+    def values_at(place: tuple[int, ...]) -> dict[str, Any]:
+        return {name: grid[name][index] for name, index in zip(names, place, strict=True)}
+
     def cost_at(place: tuple[int, ...]) -> float:
         if place not in trials:
-            if len(trials) >= max_trials:
+            is_late = time.perf_counter() - started >= seconds
+            has_succeeded = any(math.isfinite(trial.cost) for trial in trials.values())
+            if len(trials) >= max_trials or (is_late and has_succeeded):
                 return math.inf
-            chosen = {name: grid[name][index] for name, index in zip(names, place, strict=True)}
+            settings = {**start, **values_at(place)}
             try:
-                trials[place] = attempt({**start, **chosen})
+                trials[place] = attempt(settings)
             except TrainingError as error:
                 logger.warning("a trial failed and counts as the worst: %s", error)
-                trials[place] = Trial({**start, **chosen}, math.inf)
+                trials[place] = Trial(settings, math.inf, n_looks=0)
             if on_trial is not None:
                 on_trial(len(trials), max_trials, trials[place])
         return trials[place].cost
@@ -140,7 +163,9 @@ def coordinate_search(
                 if here != place:
                     place, has_moved = here, True
                     break  # it came from the other direction
-    search = Search(list(trials.values()), time.perf_counter() - started)
+    lowest = min(trials, key=lambda each: trials[each].cost)
+    seconds_used = time.perf_counter() - started
+    search = Search(list(trials.values()), seconds_used, values_at(lowest))
     if math.isinf(search.best.cost):
         raise TrainingError(f"none of {len(trials)} settings could be fitted; see the log for why")
     return search
