@@ -97,7 +97,7 @@ def test_each_says_how_often_it_looked_at_validation(comparison):
     assert n_looks["popularity"] == 1
     assert n_looks["ease"] == 2
     assert 3 <= n_looks["imf"] <= 4  # two trials with two stops, where the second may end early
-    assert n_looks["cfnade"] > 4  # epochs
+    assert n_looks["cfnade"] > 4  # epochs and readouts
 
 
 def test_a_setting_at_an_end_of_its_grid_is_named_even_if_the_model_calls_it_otherwise(data):

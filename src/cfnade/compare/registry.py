@@ -87,7 +87,7 @@ def _search_cfnade(
             **{f"readout__{name}": value for name, value in asdict(model.readout_).items()},
         }
         metrics = validation.metrics(model)
-        n_looks = _looks_of(model) + 1
+        n_looks = model.n_looks_ + 1
         return Trial(chosen, metrics["mpr"], metrics, n_looks=n_looks, extra=model.calibrator_)
 
     return coordinate_search(
@@ -98,11 +98,6 @@ def _search_cfnade(
         seconds=seconds,
         on_trial=on_trial,
     )
-
-
-def _looks_of(model: ImplicitCFNADE) -> int:
-    """How often a fit looked at validation: after its epochs. Looks for the readout come on top."""
-    return sum(epoch.validation_mpr is not None for epoch in model.epochs_)
 
 
 def imf_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
