@@ -10,7 +10,10 @@ import numpy as np
 from cfnade.storage.folder import load_artifact
 from tests.scale.cluster import environment
 
-SETTINGS = {"n_hidden": 8, "batch_size": 40, "max_epochs": 4, "learning_rate": 0.02}
+SETTINGS = {
+    "n_hidden": 8, "batch_size": 40, "max_epochs": 4, "learning_rate": 0.02,
+    "recipe__precision": "float32",  # bfloat16 rounds the gradients of each process
+}  # fmt: skip
 
 
 def torchrun(*command, n_processes=2, options=()):

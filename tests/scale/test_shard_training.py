@@ -14,8 +14,8 @@ from scipy.sparse import csr_array
 
 from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.fit.pipeline import Callbacks
 from cfnade.metrics.evaluate import evaluate
+from cfnade.progress import Callbacks
 from tests.scale.cluster import descendants, free_port
 
 torch = pytest.importorskip("torch")
@@ -85,6 +85,31 @@ def test_two_processes_end_in_the_weights_of_one(folder, tmp_path, changes):
     assert not (tmp_path / "two.checkpoint").exists()
 
 
+def test_processes_on_unlike_machines_train_in_the_precision_of_the_first(folder, tmp_path):
+    script = tmp_path / "unlike.py"
+    script.write_text(UNLIKE)
+    done = run(torchrun(script, folder, tmp_path / "unlike"))
+    assert done.returncode == 0, done.stderr
+    rounded = settings(recipe__precision="bfloat16")
+    done = run(torchrun(*train_command(folder, tmp_path / "alike", *rounded)))
+    assert done.returncode == 0, done.stderr
+    unlike, alike = weights(tmp_path / "unlike"), weights(tmp_path / "alike")
+    assert largest_difference(unlike, alike) < 1e-6
+    train_prepared(folder, tmp_path / "exact", SETTINGS)
+    assert largest_difference(weights(tmp_path / "exact"), alike) > 1e-5
+
+
+UNLIKE = """
+import os, sys
+from cfnade.fit import plan
+from cfnade.scale.shard_training import train_prepared
+from tests.scale.processes import SETTINGS
+
+plan.has_fast_bfloat16 = lambda: os.environ["RANK"] == "0"
+train_prepared(sys.argv[1], sys.argv[2], {**SETTINGS, "recipe__precision": None})
+"""
+
+
 def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
     # Without torchrun, which may end the other process before it can report.
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -140,7 +165,7 @@ def test_a_resumed_run_reports_the_bytes_of_its_own_updates(folder, tmp_path):
 AGAIN = """
 import json, shutil, sys
 from pathlib import Path
-from cfnade.fit.pipeline import Callbacks
+from cfnade.progress import Callbacks
 from cfnade.scale import process_group as exchange
 from cfnade.scale.shard_training import train_prepared
 

@@ -25,6 +25,7 @@ from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings, to_json
 from cfnade.metrics.evaluate import mean_percentage_ranking
 from cfnade.model.batches import Exchange
+from cfnade.model.config import Precision
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.progress import Callbacks
 from cfnade.scale.cluster import own_folder, reason_of
@@ -121,6 +122,9 @@ def train_prepared(
         rows = ShardedRows(prepared, recipe.alpha, **place)
         sizes = (rows.n_users, prepared.n_items, int(rows.n_watchers.sum()))
         plan = FitPlan.of_size(*sizes, replace(chosen, recipe=recipe))
+        is_rounded = processes.from_first(exchange, [plan.training.precision == "bfloat16"])[0]
+        precision: Precision = "bfloat16" if is_rounded else "float32"  # machines may differ
+        plan = replace(plan, training=replace(plan.training, precision=precision))
         is_again = processes.is_started_again(exchange)
         wanted = resume or (is_again and checkpoint.exists())
         resume = bool(processes.from_first(exchange, [wanted])[0])  # all follow the first
