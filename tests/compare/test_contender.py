@@ -100,6 +100,13 @@ def test_a_fit_that_is_far_behind_the_best_one_ends_at_its_second_stop() -> None
     assert search.best.cost == 5.0
 
 
+@pytest.mark.parametrize(("third", "n_stops"), [(7.93, 3), (7.91, 4)])
+def test_a_fit_ends_when_two_stops_lower_its_mpr_by_less_than_one_percent(third, n_stops) -> None:
+    search = with_costs([[8.0, 7.95, third, 7.0]]).search(Judge(), max_trials=9)
+    assert judged == [1, 2, 4, 8][:n_stops]
+    assert search.best.cost == (third if n_stops == 3 else 7.0)
+
+
 def test_one_bad_stop_of_two_does_not_end_a_fit() -> None:
     costs = [[9.0, 8.0, 7.0, 6.0], [8.0, 12.0, 7.0, 5.0]]
     with_costs(costs).search(Judge(), max_trials=9)

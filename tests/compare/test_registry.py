@@ -124,6 +124,14 @@ def test_a_trial_is_a_fit_judged_on_validation_and_passes_its_calibrator_on() ->
     assert trial.cost == model.validation_mpr_
     assert trial.settings["max_epochs"] == model.best_epoch_
     assert isinstance(trial.extra, Calibrator)
+    n_validated = sum(epoch.validation_mpr is not None for epoch in model.epochs_)
+    assert trial.n_looks == n_validated + 1
+
+
+def test_the_search_of_cfnade_ends_with_its_time_after_a_whole_trial() -> None:
+    validation = Protocol(Interactions.from_matrix(group_counts())).validation
+    entrant = cfnade(grid={"alpha": (3.0, 30.0)}, start=SMALL)
+    assert len(entrant.search(validation, max_trials=4, seconds=0.0).trials) == 1
 
 
 def test_the_search_walks_along_the_grid_from_the_plan_and_the_final_fit_is_as_long() -> None:
