@@ -124,8 +124,7 @@ def test_a_trial_is_a_fit_judged_on_validation_and_passes_its_calibrator_on() ->
     assert trial.cost == model.validation_mpr_
     assert trial.settings["max_epochs"] == model.best_epoch_
     assert isinstance(trial.extra, Calibrator)
-    n_validated = sum(epoch.validation_mpr is not None for epoch in model.epochs_)
-    assert trial.n_looks == n_validated + 1
+    assert trial.n_looks == model.n_looks_ + 1
 
 
 def test_the_search_of_cfnade_ends_with_its_time_after_a_whole_trial() -> None:

@@ -14,9 +14,9 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scorer import Scorer
 
-# A fit with several stops ends early after two that lower its MPR by less than 1 %, or when its
+# A fit with several stops ends early after two that lower its MPR by less than 0.3 %, or when its
 # MPR is 10 % above that of the best trial after as many stops, two or more.
-PATIENCE, SETTLED, BEHIND = 2, 0.99, 1.1
+PATIENCE, SETTLED, BEHIND = 2, 0.997, 1.1
 
 SearchBy = Callable[["Contender", Validation, int, float, OnTrial | None], Search]
 """A search of its own: contender, validation, most trials, seconds, and what to call after each."""
