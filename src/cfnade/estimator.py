@@ -71,12 +71,13 @@ class ImplicitCFNADE:
         max_epochs: Passes over all users at most (by the data).
         patience: Epochs without a better validation before training stops, unless the step size
             falls to 0, as by default.
-        validation_share: Share of each user's items held out for early stopping; 0 runs all epochs.
+        validation_share: Share of a user's items held out, from up to 2,000 users, to find the
+            readout, calibrate probabilities and stop early; 0 holds out nothing.
         validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
             held-out share of the events. `sessions`: new items that occur together, like the next
             basket.
-        choose_by: Metric for early stopping and the readout, such as `ndcg@20`; None stops by MPR
-            and chooses the readout by MPR and nDCG@100.
+        choose_by: Metric for the readout and early stopping, such as `ndcg@20`; None chooses the
+            readout by MPR and nDCG@100 and stops by MPR.
         recipe: How the network is built and trained: `default`, `thorough`, `paper` or a `Recipe`.
         readout: What is added after training, a `Readout`; None leaves it to the recipe.
         relative_rating: Fitted count distributions to use as they are; None fits them.
@@ -254,7 +255,7 @@ class ImplicitCFNADE:
                 `read_interactions` reads: a frame, a file, a folder.
             y: Not used; for scikit-learn.
             show_progress: Show a progress bar, in a terminal or a notebook.
-            validation: Held-out counts of the same users and items to stop early on, disjoint
+            validation: Held-out counts of the same users and items to choose on, disjoint
                 from `counts`; by default a part of `counts` is held out.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep checkpoints in, so that training can be resumed.
@@ -595,7 +596,7 @@ class ImplicitCFNADE:
         number, a ninth of the history by default, so it is small. For another event, such as next
         week's items, use `calibrate`.
 
-        It comes from a curve fitted on the part held out for early stopping. The curve rises with
+        It comes from a curve fitted on the part that `fit` held out. The curve rises with
         the score, so the order is that of `recommend`.
         Histories outside the range of lengths it was fitted on count as the nearest length.
 

@@ -53,6 +53,11 @@ def test_the_saved_model_recommends_what_the_report_says(done: Demo) -> None:
     assert [line.probability for line in shown] == pytest.approx(chances.tolist())
 
 
+def test_the_saved_model_was_trained_for_the_epochs_that_were_chosen(done: Demo) -> None:
+    (chosen,) = [r.settings for r in done.comparison.results if r.model == "cfnade"]
+    assert ImplicitCFNADE.load(done.model).best_epoch_ == chosen["max_epochs"]
+
+
 def test_nothing_already_bought_is_recommended(done: Demo) -> None:
     for suggestions in done.suggestions:
         bought = {line.name for line in suggestions.history}

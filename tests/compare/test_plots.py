@@ -150,8 +150,10 @@ def test_the_training_plot_has_the_epochs_that_were_looked_at() -> None:
     assert loss.lines[0].get_xdata().tolist() == [1, 2, 3]
 
 
-def test_without_validation_the_training_plot_has_the_loss_alone() -> None:
+def test_without_several_looks_the_training_plot_has_the_loss_alone() -> None:
     assert len(training_plot(epochs(validated=False)).axes) == 1
+    once = [replace(e, validation_mpr=None) if e.number < 3 else e for e in epochs()]
+    assert len(training_plot(once).axes) == 1
     with pytest.raises(DataError, match="no epochs"):
         training_plot([])
 

@@ -253,12 +253,12 @@ def reliability_plot(calibration: Calibration) -> Figure:
 
 
 def training_plot(epochs: Sequence[Epoch], *, best_epoch: int | None = None) -> Figure:
-    """Draw the loss of every epoch and its validation MPR, if any, with the best epoch marked."""
+    """Draw the loss of every epoch, and validation MPR if several have it, the best one marked."""
     if not epochs:
         raise DataError("there are no epochs to draw; a loaded model has none")
     curves = [("Training loss", {epoch.number: epoch.loss for epoch in epochs}, ORANGE)]
     looks = {e.number: e.validation_mpr for e in epochs if e.validation_mpr is not None}
-    if looks:
+    if len(looks) > 1:
         curves.insert(0, ("Validation MPR, %", looks, BLUE))
     with canvas(rows=len(curves), height=1.0 + 1.6 * len(curves)) as (figure, panels):
         for axes, (label, values, color) in zip(panels, curves, strict=True):

@@ -49,7 +49,7 @@ tail."""
 def hold_out_validation(
     known: CountMatrix, settings: FitSettings, n_users: int
 ) -> tuple[CountMatrix, CountMatrix | None]:
-    """Split counts into what to train on and what to stop early on, of at most `n_users`."""
+    """Split counts into what to train on and what to choose on, of at most `n_users`."""
     share, by = settings.validation_share, settings.validation_by
     train, held_out = hold_out(known, share=share, by=by, n_users=n_users, rng=settings.seed)
     if held_out.nnz == 0:
@@ -109,7 +109,7 @@ def fit_network(
     Args:
         known: Counts to learn from, (n_users, n_items).
         settings: All settings.
-        validation: Held-out counts for early stopping, disjoint from `known`, never trained on;
+        validation: Held-out counts to choose on, disjoint from `known`, never trained on;
             None holds out a part of `known`.
         relative_rating: Fitted count distributions; None fits them on the training part.
         callbacks: For progress.
