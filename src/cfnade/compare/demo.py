@@ -182,8 +182,8 @@ def run_demo(
 
     seconds = time.perf_counter() - started
     facts = {"Search": SEARCH_NOTE, **_facts(seconds)}
-    mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
-    alt = f"Training over {len(model.epochs_)} epochs{mpr}."
+    mpr = "" if model.validation_mpr_ is None else f" with MPR {model.validation_mpr_:.2f} %"
+    alt = f"Training over {len(model.epochs_)} epochs, ending{mpr}."
     training = Picture(training_plot(model.epochs_, best_epoch=model.best_epoch_), alt)
     report = Report(TITLE, lead, comparison, WORDS, facts, histograms, swept, training, suggestions)
     write_report(page, report)
