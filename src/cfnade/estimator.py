@@ -68,7 +68,7 @@ class ImplicitCFNADE:
         item_l2: Regularisation of the items' weights (by the data).
         dropout: Share of the hidden units dropped in training (recipe: 0.25).
         learning_rate: Step size at the start (by the data).
-        batch_size: Users per update (by the data, at most 200).
+        batch_size: Users per update (by the data, at most 1,000).
         max_epochs: Passes over all users at most (by the data).
         patience: Epochs without a better validation before training stops, unless the step size
             falls to 0, as by default.

@@ -126,7 +126,7 @@ def test_when_the_time_is_up_a_fit_ends_at_its_next_stop_except_the_first() -> N
 
     search = with_costs(costs).search(Slow(), max_trials=9, seconds=0.15)
     assert judged[:4] == [1, 2, 4, 8] and len(judged) < 8
-    assert search.best.cost == min(6.0, *costs[1][: len(judged) - 4])
+    assert search.best.cost == min([6.0, *costs[1][: len(judged) - 4]])
 
 
 def test_what_trials_share_is_made_once_and_not_for_the_final_fit(protocol) -> None:
