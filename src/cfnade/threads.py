@@ -89,14 +89,19 @@ def has_fast_bfloat16(cpu_info: Path = CPU_INFO) -> bool:
     import torch
 
     rows, inner, columns = _TRIAL
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
-        left @ right  # the first product prepares
-        times = []
-        for _ in range(_N_TRIALS):
-            started = time.perf_counter()
-            left @ right
-            times.append(time.perf_counter() - started)
-        seconds[dtype] = min(times)  # the others were disturbed
+    seconds, n_threads = {}, torch.get_num_threads()
+    torch.set_num_threads(1)  # in this thread alone, whose own time other work does not change
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            left = torch.ones(rows, inner, dtype=dtype)
+            right = torch.ones(inner, columns, dtype=dtype)
+            left @ right  # the first product prepares
+            times = []
+            for _ in range(_N_TRIALS):
+                started = time.thread_time()
+                left @ right
+                times.append(time.thread_time() - started)
+            seconds[dtype] = min(times)  # the others were disturbed
+    finally:
+        torch.set_num_threads(n_threads)
     return seconds[torch.bfloat16] < _BF16_AT_MOST * seconds[torch.float32]
