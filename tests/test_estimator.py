@@ -233,7 +233,7 @@ def test_the_paper_recipe_is_one_word_away():
 
 def test_the_keywords_are_few_and_documented_in_their_order():
     keywords = list(inspect.signature(ImplicitCFNADE).parameters)
-    assert len(keywords) == 17
+    assert len(keywords) == 16
     described = re.findall(r"^ {8}(\w+): ", ImplicitCFNADE.__doc__.split("Attributes:")[0], re.M)
     assert described == keywords
 

@@ -66,7 +66,6 @@ class ImplicitCFNADE:
         n_hidden: Hidden units (recipe: 256).
         alpha: Rate of confidence, c = 1 + alpha r (recipe: 30).
         item_l2: Regularisation of the items' weights (by the data).
-        dropout: Share of the hidden units dropped in training (recipe: 0.25).
         learning_rate: Step size at the start (by the data).
         batch_size: Users per update (by the data, at most 1,000).
         max_epochs: Passes over all users at most (by the data).
@@ -124,7 +123,6 @@ class ImplicitCFNADE:
         n_hidden: int | None = None,
         alpha: float | None = None,
         item_l2: float | None = None,
-        dropout: float | None = None,
         learning_rate: float | None = None,
         batch_size: int | None = None,
         max_epochs: int | None = None,
@@ -142,7 +140,6 @@ class ImplicitCFNADE:
         self.n_hidden = n_hidden
         self.alpha = alpha
         self.item_l2 = item_l2
-        self.dropout = dropout
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_epochs = max_epochs

@@ -237,7 +237,7 @@ def test_of_several_trainings_the_best_on_validation_is_taken():
     assert 3 <= len(costs) <= 6 and costs[0] == [first.epochs[-1].cost]
     assert fitted.epochs[-1].cost == min(min(looks) for looks in costs) < costs[0][0]
     best = fitted.plan.training
-    assert best.item_l2 < 40.0 and best.max_epochs > 2  # the toy is regularised too much
+    assert best.item_l2 < 40.0  # the toy is regularised too much
     again = replace(recipe, trials=1, item_l2=best.item_l2, max_epochs=best.max_epochs)
     once = fit_network(counts, replace(settings, recipe=again))
     np.testing.assert_array_equal(fitted.scorer.scores(counts), once.scorer.scores(counts))

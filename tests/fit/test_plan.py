@@ -54,7 +54,7 @@ def test_nothing_is_left_open_but_what_validation_finds():
 
 def test_what_is_set_is_not_decided():
     given = {
-        "n_hidden": 17, "alpha": 3.0, "item_l2": 0.3, "dropout": 0.1, "learning_rate": 0.4,
+        "n_hidden": 17, "alpha": 3.0, "item_l2": 0.3, "learning_rate": 0.4,
         "batch_size": 7, "max_epochs": 9, "patience": 3, "validate_every": 4, "n_layers": 2,
         "activation": "relu", "input_scale": "none", "optimizer": "sgd", "schedule": "linear",
         "weight_decay": 0.2, "item_mean": False, "context_share": None,
@@ -405,7 +405,7 @@ def test_the_plan_is_readable():
     text = "\n".join(lines)
     assert "data: 60 users, 20 items, " in text and "watchers per item" in text
     assert "network: 256 hidden units, alpha 30, start from 10 factors (alpha 1000)" in text
-    assert "training: adam, step 0.005, batches of 16, item_l2 0.02, dropout 0.25, " in text
+    assert "training: adam, step 0.005, batches of 16, item_l2 0.02, " in text
     assert "125 epochs with a falling step" in text and "trials" not in text
     assert "direct path: 100 neighbours for each item" in text
     assert "readout: searches direct_gain, popularity_tilt" in text

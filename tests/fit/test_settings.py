@@ -69,7 +69,7 @@ def test_the_default_trains_once_and_thorough_chooses_from_several_trainings():
 def test_keywords_override_the_recipe_and_none_leaves_it():
     for recipe in ("default", "thorough", "paper", Recipe(alpha=7.0)):
         assert FitSettings.of(params_of(recipe=recipe)).recipe == recipe_of(recipe)
-    values = {"n_hidden": 3, "alpha": 2.0, "item_l2": 0.5, "dropout": 0.1, "learning_rate": 0.2,
+    values = {"n_hidden": 3, "alpha": 2.0, "item_l2": 0.5, "learning_rate": 0.2,
               "batch_size": 9, "max_epochs": 4, "patience": 2}  # fmt: skip
     assert tuple(values) == OVERRIDES
     found = FitSettings.of(params_of(recipe="paper", **values)).recipe

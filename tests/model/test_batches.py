@@ -6,7 +6,7 @@ import torch
 from scipy.sparse import csr_array
 
 from cfnade.data.ratings import RelativeRating, confidence, popularity_logit
-from cfnade.model.batches import Alone, Part, RowsInMemory, first_bias
+from cfnade.model.batches import Alone, RowsInMemory, first_bias
 from cfnade.model.config import TrainingConfig
 
 ALPHA = 30.0
@@ -23,7 +23,7 @@ def test_every_user_with_a_like_is_in_one_batch(ratings, rng):
     rows = RowsInMemory(ratings, ALPHA)
     assert rows.n_users == 60
     batches = list(rows.batches(TrainingConfig(batch_size=16), 1, rng))
-    assert [part for _, part in batches] == [Part(0, 16), Part(0, 16), Part(0, 16), Part(0, 12)]
+    assert [n_users for _, n_users in batches] == [16, 16, 16, 12]
     seen = np.vstack([likes.toarray() for likes, _ in batches])
     expected = ratings.toarray()[:60]
     expected = np.where(expected > 0, confidence(expected, ALPHA), 0.0)

@@ -8,7 +8,7 @@ from cfnade.model.config import ModelConfig, TrainingConfig
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("learning_rate", 0.0), ("batch_size", 0), ("dropout", 1.0), ("context_share", 1.0),
+    [("learning_rate", 0.0), ("batch_size", 0), ("context_share", 1.0),
      ("optimizer", "lbfgs"), ("item_l2", -1.0), ("patience", 0),
      ("schedule", "cosine"), ("bias_start", "mean"), ("item_mean", 1), ("max_epochs", 2.5),
      ("validate_every", None), ("batch_size", None), ("item_l2", None), ("seed", -1)],

@@ -269,7 +269,7 @@ def test_a_single_item_can_be_trained_on():
 def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layers, item_mean):
     model = changed(MODEL, n_layers=n_layers)
     training = changed(
-        TRAINING, optimizer="sgd", learning_rate=0.5, dropout=0.0, item_l2=2.0, item_mean=item_mean
+        TRAINING, optimizer="sgd", learning_rate=0.5, item_l2=2.0, item_mean=item_mean
     )
     run = training_module._Run(model, training, ratings)
     literal = CFNADENetwork(model)

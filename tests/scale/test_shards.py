@@ -32,8 +32,7 @@ def test_every_user_comes_once_an_epoch_and_all_shards_end_together(folder):
     whole = vstack([likes for likes, _ in batches]).toarray()
     literal = all_confidences(folder)
     assert sorted(map(tuple, whole.tolist())) == sorted(map(tuple, literal.tolist()))
-    assert max(part.n_users for _, part in batches) <= 40 + 4  # a shard's share is rounded
-    assert [part.first for _, part in batches] == [0] * len(batches)
+    assert max(n_users for _, n_users in batches) <= 40 + 4  # a shard's share is rounded
 
 
 def all_confidences(folder):
@@ -56,12 +55,10 @@ def test_the_parts_of_several_processes_make_up_the_batches_of_one(folder, n_pro
         return list(rows.batches(TRAINING, 2, np.random.default_rng(0)))
 
     parts = [batches(process, n_processes) for process in range(n_processes)]
-    for step, (likes, whole) in enumerate(batches(0, 1)):
+    for step, (likes, n_whole) in enumerate(batches(0, 1)):
         own = [part[step] for part in parts]
         assert (vstack([likes for likes, _ in own]) != likes).nnz == 0
-        assert [part.n_users for _, part in own] == [whole.n_users] * n_processes
-        ends = np.cumsum([likes.shape[0] for likes, _ in own])
-        assert [part.first for _, part in own] == [0, *ends[:-1]]
+        assert [n_users for _, n_users in own] == [n_whole] * n_processes
 
 
 def test_another_epoch_or_seed_is_another_order_and_the_same_again_is_not(folder):

@@ -32,7 +32,6 @@ WEAK_START = {"strength": 3.0}
 CFNADE_GRID: Mapping[str, Sequence[Any]] = {
     "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0),
     "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
-    "dropout": (0.0, 0.25, 0.5, 0.7),
 }
 
 

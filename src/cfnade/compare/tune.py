@@ -53,7 +53,6 @@ class Range(NamedTuple):
 SPACE: Mapping[str, Range | list[Any]] = {
     "alpha": Range(1.0, 300.0, is_log=True),
     "item_l2": Range(0.01, 3.0, is_log=True),
-    "dropout": Range(0.0, 0.7),
     "learning_rate": Range(1e-3, 2e-2, is_log=True),
     "recipe__context_share": Range(0.2, 0.8),
     "n_hidden": [64, 128, 256, 512],

@@ -329,7 +329,7 @@ class FitPlan:
             f"{self.n_pairs / max(model.n_items, 1):.1f} watchers per item",
             f"network: {model.n_hidden} hidden units, alpha {model.alpha:g}, start from {start}",
             f"training: {training.optimizer}, step {training.learning_rate:g}, batches of "
-            f"{training.batch_size}, item_l2 {training.item_l2:g}, dropout {training.dropout:g}, "
+            f"{training.batch_size}, item_l2 {training.item_l2:g}, "
             f"{self._epochs_in_words()}, {training.precision} products"
             f"{'' if self.trials == 1 else f'; up to {self.trials} trials around that'}",
             f"direct path: {direct}",

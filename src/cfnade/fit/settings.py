@@ -61,7 +61,6 @@ class Recipe:
     n_hidden: int = 256
     alpha: float = 30.0
     item_l2: float | None = None
-    dropout: float = 0.25
     learning_rate: float | None = None
     batch_size: int | None = None
     max_epochs: int | None = None
@@ -100,7 +99,6 @@ RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
         alpha=300.0,
         item_l2=0.0,
-        dropout=0.0,
         learning_rate=0.01,
         batch_size=200,
         max_epochs=200,
@@ -124,7 +122,6 @@ OVERRIDES = (
     "n_hidden",
     "alpha",
     "item_l2",
-    "dropout",
     "learning_rate",
     "batch_size",
     "max_epochs",

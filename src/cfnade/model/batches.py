@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,6 @@ from cfnade.model.config import BiasStart, TrainingConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class Part(NamedTuple):
-    """The run of users of a batch that one process has."""
-
-    first: int
-    """Place of the first one in the whole batch."""
-
-    n_users: int
-    """Of the whole batch, over all processes."""
 
 
 class TrainingRows(Protocol):
@@ -50,13 +40,13 @@ class TrainingRows(Protocol):
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator
-    ) -> Iterator[tuple[csr_array, Part]]:
+    ) -> Iterator[tuple[csr_array, int]]:
         """Every user once, in batches of random order; draws from `rng` before it returns.
 
         Yields:
             Confidence of the likes of this process's users, sparse, (n_here, n_items), at least
-            one user, and which users of the batch they are. All processes get the same number of
-            batches.
+            one user, and the number of users in the whole batch, over all processes. All processes
+            get the same number of batches.
         """
         ...
 
@@ -93,11 +83,11 @@ class RowsInMemory:
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator
-    ) -> Iterator[tuple[csr_array, Part]]:
+    ) -> Iterator[tuple[csr_array, int]]:
         """Every user once, in a random order; see `TrainingRows`."""
         users, size = rng.permutation(self.users), training.batch_size
         chosen = (users[start : start + size] for start in range(0, users.size, size))
-        return ((self.confidence[batch], Part(0, batch.size)) for batch in chosen)
+        return ((self.confidence[batch], batch.size) for batch in chosen)
 
     def identity(self) -> list[Any]:
         """Shape and checksum."""

@@ -15,7 +15,6 @@ from cfnade.checks import (
     check_bool,
     check_choice,
     check_number,
-    check_share,
     check_whole,
 )
 from cfnade.data.ratings import check_alpha
@@ -109,9 +108,6 @@ class TrainingConfig:
     context_share: float | None = 0.5
     """Share of the items in the context; None draws it for every update, as in Eq. 14."""
 
-    dropout: float = 0.25
-    """Share of the hidden units dropped, per user and update."""
-
     bias_start: BiasStart = "share"
     """Start of the output bias: `zero`, the logit of each item's `share` of watchers, or the log
     `odds` of its confidence."""
@@ -129,7 +125,7 @@ class TrainingConfig:
     """Of the products with V: `bfloat16` is twice as fast where the CPU has instructions for it."""
 
     seed: int = 0
-    """Of the first weights, the orderings, the order of users and dropout."""
+    """Of the first weights, the orderings, and the order of users."""
 
     def updates_per_epoch(self, n_users: int) -> int:
         """Updates in a pass over the users."""
@@ -151,7 +147,6 @@ class TrainingConfig:
         check_whole("seed", self.seed, 0)
         check_above_zero(learning_rate=self.learning_rate)
         check_at_least(0, weight_decay=self.weight_decay, item_l2=self.item_l2)
-        check_share(dropout=self.dropout)
         share = self.context_share
         if share is not None and not 0 <= check_number("context_share", share) < 1:
             raise ConfigError(f"context_share must be at least 0 and below 1, or None, got {share}")

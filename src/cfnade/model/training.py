@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.files import load_checkpoint, save_checkpoint
-from cfnade.model.batches import Alone, Exchange, Part, RowsInMemory, TrainingRows
+from cfnade.model.batches import Alone, Exchange, RowsInMemory, TrainingRows
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
@@ -232,10 +232,10 @@ class _Run:
         n_steps = self.n_steps
         total = 0.0
         place_of, input_layer, output_layer = self._arrange(number)
-        for step, (likes, part) in enumerate(batches):
+        for step, (likes, n_users) in enumerate(batches):
             places = place_of[likes.indices].astype(likes.indices.dtype)
             batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
-            loss = self._update(batch, input_layer, output_layer, rng, part)
+            loss = self._update(batch, input_layer, output_layer, rng, n_users)
             if not math.isfinite(loss):
                 message = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
                 raise TrainingError(message)
@@ -254,23 +254,19 @@ class _Run:
         input_layer: InputLayer,
         output_layer: OutputLayer,
         rng: np.random.Generator,
-        part: Part | None = None,
+        n_users: int | None = None,
     ) -> float:
         """One update on one random split of the items, shared by the batch.
 
-        Processes that share the batch draw the same random numbers and add up their gradients.
+        Processes that share a batch of `n_users` draw the same random numbers and add up their
+        gradients.
         """
         training, n_items = self.training, self.model.n_items
-        part = part or Part(0, batch.shape[0])
         window = draw_window(n_items, training.context_share, rng)
         context, target_likes = split_batch(batch, window)
         entered = input_layer.forward(context, window).requires_grad_()
         hidden = self.network.hidden_of(entered)
-        if training.dropout > 0:
-            drawn = rng.random((part.n_users, self.model.n_hidden), dtype=np.float32)
-            kept = drawn[part.first : part.first + batch.shape[0]] >= training.dropout
-            hidden = hidden * torch.from_numpy(kept) / (1.0 - training.dropout)
-        share = batch.shape[0] / part.n_users  # of the mean over the batch
+        share = batch.shape[0] / (n_users or batch.shape[0])  # of the mean over the batch
         scale = share / n_items if training.item_mean else share
         gradient = output_layer.gradient(hidden.detach(), window, target_likes, scale)
         self.network.zero_grad()

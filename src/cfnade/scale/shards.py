@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, vstack
 
 from cfnade.data.ratings import confidence
 from cfnade.errors import ConfigError, DataError
-from cfnade.model.batches import Part, first_bias
+from cfnade.model.batches import first_bias
 from cfnade.model.config import BiasStart, TrainingConfig
 from cfnade.scale.prepared import Prepared, lists_to_rows, parquet
 
@@ -71,7 +71,7 @@ class ShardedRows:
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator
-    ) -> Iterator[tuple[csr_array, Part]]:
+    ) -> Iterator[tuple[csr_array, int]]:
         """Every user once, in batches with the same share of each shard; see `TrainingRows`."""
         n_steps = training.updates_per_epoch(self.n_users)
         if self.sizes.min() < n_steps:
@@ -85,13 +85,13 @@ class ShardedRows:
         ]
         return self._steps(lanes, n_steps)
 
-    def _steps(self, lanes: list[_Lane], n_steps: int) -> Iterator[tuple[csr_array, Part]]:
+    def _steps(self, lanes: list[_Lane], n_steps: int) -> Iterator[tuple[csr_array, int]]:
         for step in range(n_steps):
             # (n_shards,): every shard ends with the last batch
             n_taken = self.sizes * (step + 1) // n_steps - self.sizes * step // n_steps
             own = zip(lanes, n_taken[self.first : self.end], strict=True)
             likes = vstack([lane.take(int(n)) for lane, n in own], format="csr")
-            yield csr_array(likes), Part(int(n_taken[: self.first].sum()), int(n_taken.sum()))
+            yield csr_array(likes), int(n_taken.sum())
 
     def identity(self) -> list[Any]:
         """Sizes and checksum of the data and its shards, whatever the number of processes."""
