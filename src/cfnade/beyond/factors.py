@@ -23,11 +23,11 @@ from cfnade.threads import available_threads
 _N_ITERATIONS = 15
 _L2 = 28.0  # the penalty is this times sqrt(1 + alpha): the usual optimum for IMF
 _MAX_L2 = 0.1  # penalty over the largest singular value at most; at 1 all factors would be 0
-_FOLD_IN_L2 = 0.1  # penalty of a new history's factors, over the penalty
 _SPREAD = 0.25  # spread of a unit's input if all factors are kept: a tanh is nearly linear there
 _MAX_SPREAD = 0.5  # spread of a unit's input in a narrow network, at most
 _SHARE = 0.75  # share of the units that start from factors; the others are random
 _LEAST_VARIATION = 1e-2  # of the scores, over their size: below it they do not distinguish users
+_LEAST_OWN = 1e-6  # of the score that an item gives itself, over the largest one
 _START = 0.01  # spread of the first factors
 _POWER_STEPS = 20
 
@@ -50,8 +50,10 @@ def start_from_factors(
 ) -> dict[str, NDArray[np.float32]]:
     """Replace the random weights of most hidden units by a factorisation.
 
-    With Y the items' factors, a history x has the factors `x Y (Y'Y + l2)^-1`, and so the scores
-    `x Y (Y'Y + l2)^-1 Y'`, scaled to a spread of 1. The leading components are kept and rotated at
+    With Y the items' factors and S a diagonal matrix, a history x has the factors
+    `x S Y (Y'Y + l2)^-1`, and so the scores `x S Y (Y'Y + l2)^-1 Y'`, scaled to a spread of 1. S
+    divides by the root of the score that an item gives itself: ALS fits each item of a history, so
+    there items with small factors weigh more. The leading components are kept and rotated at
     random, so each seed starts differently.
 
     Args:
@@ -73,7 +75,9 @@ def start_from_factors(
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
     Y = als_item_factors(confident, n_factors, l2, n_threads=n_threads)  # (n_items, n_factors)
     gram = (Y.T @ Y).astype(np.float64)
-    into = Y @ np.linalg.inv(gram + _FOLD_IN_L2 * l2 * np.eye(n_factors)).astype(np.float32)
+    into = Y @ np.linalg.inv(gram + l2 * np.eye(n_factors)).astype(np.float32)
+    own = np.einsum("ij,ij->i", into, Y)  # the score that each item gives itself, (n_items,)
+    into /= np.sqrt(np.maximum(own, _LEAST_OWN * own.max() + 1e-30))[:, None]
     context = with_values(ratings, confidence(ratings.data, model.alpha))
     entering = with_values(ratings, input_weight(context, model)) @ into  # (n_users, n_factors)
     moment = (entering.T @ entering).astype(np.float64) / max(len(entering), 1)
