@@ -80,11 +80,7 @@ def fit_command(
         ),
     ] = None,
     dtype: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(get_args(WeightType)),
-            help="How weights are saved; 16 bits halve the folder, int16 rounds less.",
-        ),
+        str, typer.Option(help="Store weights as float32, or in half the space: float16 or int16.")
     ] = "float32",
 ) -> None:
     """Train a model on all of DATA and save it.

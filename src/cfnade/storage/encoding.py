@@ -28,10 +28,8 @@ from cfnade.errors import ArtifactError
 from cfnade.files import parse_json
 from cfnade.model.config import ModelConfig
 
-_DTYPES = {  # no model has arrays of other types
-    **{"F16": "<f2", "F32": "<f4", "F64": "<f8"},
-    **{"U8": "<u1", "U16": "<u2", "U32": "<u4", "I16": "<i2", "I64": "<i8"},
-}
+_TYPES = ("F16", "F32", "F64", "I16", "I64", "U8", "U16", "U32")  # no model has others
+_DTYPES = {name: f"<{name[0].lower()}{int(name[1:]) // 8}" for name in _TYPES}
 _MOST_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
 
