@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale bench-size clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -114,6 +114,9 @@ bench-new-items: setup  ## Measure partial_fit with a tenth of the items held ba
 
 bench-probabilities: setup  ## Measure how far probabilities hold on held-out items; DATA as above
 	$(BIN)/python benchmarks/probabilities.py $(DATA)
+
+bench-size: setup  ## Measure sizes of saved models and what 16 bits change; DATA as above
+	$(BIN)/python benchmarks/model_size.py $(DATA)
 
 bench-scale: setup  ## Measure one and two workers, one and two processes (6 minutes); QUICK=--quick takes 2
 	$(BIN)/python benchmarks/scale.py $(QUICK)

@@ -355,3 +355,31 @@ def test_a_few_hundred_users_are_enough_to_learn_from():
         for name, scorer in {"cfnade": model, "popularity": Popularity().fit(known)}.items()
     }
     assert mprs["cfnade"] < 0.6 * mprs["popularity"]  # 8.9 and 20.4 on validation
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+def test_a_model_saved_in_16_bits_recommends_the_same_items(model, dtype, tmp_path):
+    model.save(tmp_path / "small", dtype=dtype)
+    small = ImplicitCFNADE.load(tmp_path / "small")
+    histories = random_counts(n_users=200, seed=3)
+    before, after = (m.recommend(np.arange(200), histories, N=5)[0] for m in (model, small))
+    same = [set(a) == set(b) for a, b in zip(before, after, strict=True)]
+    assert np.mean(same) >= 0.99
+    np.testing.assert_allclose(small.scores(histories), model.scores(histories), atol=0.01)
+    # all else works as before: dislikes, explanations, similar items, probabilities, more data
+    assert len(small.recommend_for({"i0": 2}, disliked=["i1"], n=3)[0]) == 3
+    assert len(small.explain({"i0": 2, "i2": 1}, "i4").effects) == 2
+    assert small.similar_items("i0")[0][0] == "i0"
+    np.testing.assert_allclose(
+        small.probability({"i0": 2}), model.probability({"i0": 2}), atol=0.01
+    )
+    more = small.partial_fit(group_counts(), n_epochs=1)
+    more.save(tmp_path / "more", dtype=dtype)
+    again = ImplicitCFNADE.load(tmp_path / "more")
+    assert again.recommend_for({"i0": 1})[0].tolist() == more.recommend_for({"i0": 1})[0].tolist()
+
+
+def test_an_unknown_type_of_weights_is_refused_in_one_line(model, tmp_path):
+    with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int16; got 'f8'"):
+        model.save(tmp_path / "model", dtype="f8")
+    assert not (tmp_path / "model").exists()

@@ -43,6 +43,7 @@ from cfnade.fit.settings import (
 from cfnade.model.inference import NetworkScorer
 from cfnade.progress import Callbacks, fit_progress
 from cfnade.sklearn_rules import parameter_names, representation, tags
+from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.threads import available_threads
 
@@ -748,11 +749,13 @@ class ImplicitCFNADE:
 
     # Files -------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, **info: Any) -> None:
+    def save(self, folder: str | Path, *, dtype: WeightType = "float32", **info: Any) -> None:
         """Write the model as a folder of safetensors and JSON.
 
         Args:
             folder: Where it goes; a model in its place is replaced.
+            dtype: How matrices of weights are stored. `float16` and `int16` halve the folder;
+                `int16`, with a scale for each row, rounds less.
             info: More to keep in `model.json`, such as metrics and where the data came from.
         """
         self._fitted()
@@ -781,6 +784,7 @@ class ImplicitCFNADE:
                 {**self._info, **known, **info},
             ),
             Path(folder),
+            dtype,
         )
 
     @classmethod
@@ -788,7 +792,7 @@ class ImplicitCFNADE:
         """Read a model that `save` wrote; needs no torch, and nothing in it is executed.
 
         The weights are memory-mapped and read-only: processes that load the same folder share
-        its pages.
+        its pages. Weights of 16 bits are copied to float32 in each process.
 
         Args:
             folder: What `save` wrote.

@@ -31,6 +31,21 @@ def test_plan_says_what_a_fit_would_do_and_stops(events, tmp_path, capsys):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+def test_a_model_of_16_bits_is_saved_inspected_and_used(dtype, events, model, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert run(["fit", str(events), "--out", str(out), "--dtype", dtype, *QUICK]) == 0
+    assert run(["inspect", str(out), "--verify"]) == 0
+    assert {"float16": "F16", "int16": "I16"}[dtype] in capsys.readouterr().out
+    small, whole = (recommended(capsys, str(m), "i0=3", "i2") for m in (out, model))
+    assert [entry["item"] for entry in small] == [entry["item"] for entry in whole]
+
+
+def test_an_unknown_type_of_weights_is_refused_before_the_fit(events, tmp_path, capsys):
+    arguments = ["fit", str(events), "--out", str(tmp_path / "model"), "--dtype", "int8"]
+    check_refused(capsys, arguments, "--dtype must be one of float32, float16, int16; got 'int8'")
+
+
 def test_without_a_terminal_fit_logs_a_line_for_each_stage(events, tmp_path, capsys):
     out = tmp_path / "model"
     assert run(["fit", str(events), "--out", str(out), *QUICK]) == 0

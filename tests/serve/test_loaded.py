@@ -204,5 +204,15 @@ def test_ids_of_other_types_are_met_as_text(tmp_path, rng):
     assert len(answer["recommendations"]) == 7 and answer["unknown"] == []
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+def test_a_model_of_16_bits_answers_like_the_whole_one(loaded, tmp_path, dtype):
+    ImplicitCFNADE.load(KEPT).save(tmp_path / "small", dtype=dtype)
+    request = RecommendRequest(history={"film-0": 1, "film-1": 1}, explain=True)
+    small, whole = (m.recommend([request])[0] for m in (load(tmp_path / "small"), loaded))
+    for one, other in zip(small["recommendations"], whole["recommendations"], strict=True):
+        assert one["item"] == other["item"]
+        assert one["score"] == pytest.approx(other["score"], abs=0.01)
+
+
 def test_the_kept_model_has_what_the_tests_assume():
     assert sorted(load(KEPT).ids) == sorted(FILMS)

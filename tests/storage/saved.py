@@ -18,7 +18,7 @@ from cfnade.storage.encoding import weight_shapes
 from cfnade.storage.folder import Artifact
 
 KEPT = Path(__file__).parent / "artifacts" / "v1"
-"""A trained model in the present format: twelve films in three groups."""
+"""A trained model of the first format: twelve films in three groups."""
 
 
 def random_artifact(rng: np.random.Generator, **settings: Any) -> Artifact:

@@ -11,12 +11,17 @@ from safetensors.numpy import load_file, save_file
 
 from cfnade.errors import ArtifactError
 from cfnade.files import map_file
-from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, read_header
+from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, pack_ids, read_header
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
     "b": np.arange(4, dtype=np.int64),
     "c": np.array([0.5]),
+    "d": np.array([[0.5, -2.0]], dtype=np.float16),
+    "e": np.array([-7, 7], dtype=np.int16),
+    "f": np.array([7], dtype=np.uint8),
+    "g": np.array([[65535]], dtype=np.uint16),
+    "h": np.array([1 << 31], dtype=np.uint32),
     "none": np.empty((0, 5), dtype=np.float32),
 }
 
@@ -92,6 +97,8 @@ def test_a_header_that_does_not_fit_its_file_is_refused(content):
         np.array([3, 1, 2]),
         np.array([3, 1, 2], dtype=np.int32),
         np.array([2**63, 5], dtype=np.uint64),
+        np.array([-1, 2**40]),
+        np.arange(300, dtype=">i4"),
         np.array([0.5, 2.0]),
         np.array(["007", "a b", "ü"], dtype=object),
         np.array(["x", "yz"]),
@@ -109,10 +116,11 @@ def test_a_header_that_does_not_fit_its_file_is_refused(content):
     ids=lambda ids: f"{ids.dtype}{len(ids)}",
 )
 def test_ids_of_any_type_come_back_unchanged(ids):
-    back = decode_ids(json.loads(json.dumps(encode_ids(ids))))
-    assert back.dtype == ids.dtype
-    assert back.tolist() == ids.tolist()
-    assert [type(a) for a in back.tolist()] == [type(a) for a in ids.tolist()]
+    for encode in (encode_ids, pack_ids):
+        back = decode_ids(json.loads(json.dumps(encode(ids))))
+        assert back.dtype == ids.dtype
+        assert back.tolist() == ids.tolist()
+        assert [type(a) for a in back.tolist()] == [type(a) for a in ids.tolist()]
 
 
 def test_ids_that_cannot_be_kept_are_refused():
@@ -164,6 +172,41 @@ def test_ids_that_are_not_distinct_are_refused(ids):
 def test_damaged_ids_are_refused(change):
     encoded = {"dtype": "<i8", "types": ["int"], "ids": [3, 1, 2]}
     assert decode_ids(encoded).tolist() == [3, 1, 2]
+    with pytest.raises(ArtifactError, match="item ids"):
+        decode_ids({**encoded, **change})
+
+
+def test_whole_numbers_are_packed_into_few_bytes():
+    packed = pack_ids(np.arange(1000))
+    assert packed["packed"] == "<u2" and len(packed["ids"]) < 2700
+    assert pack_ids(np.array(["a", "b"]))["ids"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ids": "AwEC!"},
+        {"ids": "AwE"},
+        {"ids": "AwED"},
+        {"ids": ""},
+        {"packed": "<u2"},
+        {"packed": "|f1"},
+        {"packed": "<f8"},
+        {"packed": "O"},
+        {"packed": "<U1"},
+        {"packed": ["|u1"]},
+        {"packed": None},
+        {"types": ["str"]},
+        {"dtype": "|i1", "ids": "/wEC"},
+    ],
+    ids=str,
+)
+def test_damaged_packed_ids_are_refused(change):
+    encoded = {"dtype": "<i8", "types": ["int"], "ids": "AwEC", "packed": "|u1"}
+    assert decode_ids(encoded).tolist() == [3, 1, 2]
+    if change == {"ids": ""}:  # no ids at all; refused for their number
+        assert decode_ids({**encoded, **change}).size == 0
+        return
     with pytest.raises(ArtifactError, match="item ids"):
         decode_ids({**encoded, **change})
 

@@ -10,7 +10,7 @@ import pytest
 
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
-from cfnade.errors import ArtifactError
+from cfnade.errors import ArtifactError, ConfigError
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.folder import (
@@ -20,6 +20,7 @@ from cfnade.storage.folder import (
     read_description,
     save_artifact,
 )
+from tests.storage.saved import random_artifact, random_histories
 
 
 @pytest.fixture
@@ -104,7 +105,10 @@ def test_a_missing_damaged_or_newer_model_is_refused_in_one_line(artifact, tmp_p
     for text, message in [
         ("{", "damaged"),
         ("[]", "does not describe a model"),
-        (json.dumps({**described, "format": 99}), "has format 99, this version of cfnade reads 1"),
+        (
+            json.dumps({**described, "format": 99}),
+            "has format 99, this version of cfnade reads 1 to 2",
+        ),
         (json.dumps({**described, "cfnade_version": "9"}), "checksum differs"),
         (path.read_text()[:-20], "damaged"),
     ]:
@@ -237,3 +241,77 @@ def test_inspect_tells_all_and_what_is_wrong_with_a_file(artifact, tmp_path):
     shutil.rmtree(folder)
     with pytest.raises(ArtifactError, match="there is no model"):
         inspect_artifact(folder)
+
+
+def rounded(weight, dtype):
+    """A matrix of weights as it comes back, by the definition in docs/artifact.md."""
+    if dtype == "float16":
+        return weight.astype(np.float16).astype(np.float32)
+    rows = []
+    for row in weight:
+        scale = np.float32(max(abs(row).max() / np.float32(32767), np.finfo(np.float32).tiny))
+        rows.append([np.float32(round(float(w / scale))) * scale for w in row])
+    return np.array(rows, dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+def test_weights_of_16_bits_come_back_rounded_and_answer_as_such(dtype, tmp_path, rng):
+    made = random_artifact(rng, n_items=40, n_hidden=16, n_layers=2)
+    weights = {
+        name: rounded(weight, dtype) if weight.ndim == 2 and name != "neighbours" else weight
+        for name, weight in made.network.weights.items()
+    }
+    save_artifact(made, tmp_path / "model", dtype)
+    loaded = load_artifact(tmp_path / "model")
+    assert loaded.network.weights.keys() == weights.keys()
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(loaded.network.weights[name], weight)
+    ratings = made.relative_rating.transform(random_histories(rng, 20, 40))
+    expected = NumpyNetwork(made.network.config, weights).logits(ratings)
+    np.testing.assert_array_equal(loaded.network.logits(ratings), expected)
+    assert (expected != made.network.logits(ratings)).any()
+    # float32 keeps what was rounded to the bit
+    save_artifact(loaded, tmp_path / "again")
+    again = load_artifact(tmp_path / "again", verify=False).network
+    np.testing.assert_array_equal(again.logits(ratings), expected)
+    assert again.weights["like_weight"].dtype == np.float32
+
+
+def test_16_bits_halve_the_weights_and_biases_stay_float32(tmp_path, rng):
+    made = random_artifact(rng, n_items=300, n_hidden=64)
+    sizes = {}
+    for dtype, stored in [("float32", "F32"), ("float16", "F16"), ("int16", "I16")]:
+        save_artifact(made, tmp_path / dtype, dtype)
+        found = inspect_artifact(tmp_path / dtype, verify=True)
+        tensors = found["tensors"]
+        for name in ("like_weight", "dislike_weight", "output_weight", "neighbour_weight"):
+            assert tensors[name]["dtype"] == stored
+        assert tensors["hidden_bias"]["dtype"] == tensors["output_bias"]["dtype"] == "F32"
+        assert tensors["neighbours"] == {"dtype": "U16", "shape": [300, 2]}
+        sizes[dtype] = found["files"]["weights.safetensors"]["bytes"]
+    assert sizes["float16"] < 0.51 * sizes["float32"]
+    assert sizes["int16"] < 0.53 * sizes["float32"]
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-45, 1e-38, 1e-20, 1.0, 1e20, 1e38])
+def test_rows_of_any_size_fit_into_int16(artifact, tmp_path, scale):
+    weights = artifact.network.weights
+    weights["output_weight"] = weights["output_weight"] / 4 * np.float32(scale)
+    save_artifact(artifact, tmp_path / "model", "int16")
+    found = load_artifact(tmp_path / "model").network.weights["output_weight"]
+    largest = np.abs(weights["output_weight"]).max(axis=1, keepdims=True)
+    step = np.maximum(largest / 32767, np.finfo(np.float32).tiny)
+    assert (np.abs(found - weights["output_weight"]) <= 0.501 * step).all()
+
+
+def test_what_float16_cannot_hold_and_unknown_types_are_refused(artifact, tmp_path):
+    artifact.network.weights["output_weight"][3, 1] = 70_000.0
+    with pytest.raises(ArtifactError, match="cannot be saved as float16: output_weight holds NaN"):
+        save_artifact(artifact, tmp_path / "model", "float16")
+    for dtype in ("float64", "int8", None):
+        with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int16; got"):
+            save_artifact(artifact, tmp_path / "model", dtype)
+    assert not (tmp_path / "model").exists()
+    save_artifact(artifact, tmp_path / "model", "int16")
+    found = load_artifact(tmp_path / "model").network.weights["output_weight"][3, 1]
+    assert found == pytest.approx(70_000.0)

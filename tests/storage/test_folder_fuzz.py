@@ -6,14 +6,17 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
+from cfnade.data.catalogue import Catalogue
 from cfnade.errors import ArtifactError
 from cfnade.storage.folder import inspect_artifact, load_artifact, save_artifact
 from tests.storage.saved import random_artifact, random_histories, seal
@@ -23,10 +26,14 @@ name_of_file = st.sampled_from(NAMES)
 whole_or_not = settings(max_examples=60, deadline=None)
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> Path:
+@pytest.fixture(scope="module", params=["float32", "int16"])
+def saved(request, tmp_path_factory) -> Path:
+    """With ids that are text, or whole numbers for int16."""
     folder = tmp_path_factory.mktemp("saved") / "model"
-    save_artifact(random_artifact(np.random.default_rng(0), n_layers=2), folder)
+    made = random_artifact(np.random.default_rng(0), n_layers=2)
+    if request.param == "int16":
+        made = replace(made, catalogue=Catalogue(np.arange(9) + 1000, made.catalogue.names))
+    save_artifact(made, folder, request.param)
     return folder
 
 
@@ -172,7 +179,8 @@ def test_any_value_in_the_description_is_refused_or_a_model(saved, key, value):
         else:
             seal(folder, **{key: value})
         refused = is_refused(folder)
-        assert refused or key in ("cfnade_version", "settings", "training", "metrics")
+        harmless = key in ("cfnade_version", "settings", "training", "metrics")
+        assert refused or harmless or (key == "format" and value in (1, 2))
 
 
 @whole_or_not
@@ -191,13 +199,14 @@ def test_any_value_in_the_network_is_refused_or_a_model(saved, key, value):
 
 
 @whole_or_not
-@given(key=st.sampled_from(["dtype", "types", "ids", "names"]), value=json_values)
+@given(key=st.sampled_from(["dtype", "types", "ids", "names", "packed"]), value=json_values)
 def test_any_value_in_the_items_is_refused_or_a_model(saved, key, value):
     with Copy(saved) as folder:
         items = json.loads((folder / "items.json").read_text())
         (folder / "items.json").write_text(json.dumps({**items, key: value}))
         seal(folder)
-        assert is_refused(folder) or (key, value) == ("names", None)
+        is_unused = key == "packed" and "packed" not in items
+        assert is_refused(folder) or (key, value) == ("names", None) or is_unused
 
 
 HOSTILE_JSON = {
@@ -272,10 +281,63 @@ def test_a_weight_that_is_not_finite_is_refused(saved):
     for value in (np.nan, np.inf):
         with Copy(saved) as folder:
             path = folder / "weights.safetensors"
-            path.write_bytes(path.read_bytes()[:-4] + np.float32(value).tobytes())
+            arrays = load_file(path)
+            name = "output_weight.scale" if "output_weight.scale" in arrays else "output_weight"
+            arrays[name][2, 0] = value
+            save_file(arrays, path)
             seal(folder)
             with pytest.raises(ArtifactError, match="holds NaN or infinite numbers"):
                 load_artifact(folder)
+
+
+SCALE = "like_weight.scale"
+FORGED = {
+    "no scale": lambda a: {k: v for k, v in a.items() if k != SCALE},
+    "a flat scale": lambda a: {**a, SCALE: a[SCALE][:, 0]},
+    "a short scale": lambda a: {**a, SCALE: a[SCALE][:-1]},
+    "a wide scale": lambda a: {**a, SCALE: np.ones((9, 3), dtype=np.float32)},
+    "a scale for each column": lambda a: {**a, SCALE: np.ones((1, 3), dtype=np.float32)},
+    "a scale of float64": lambda a: {**a, SCALE: a[SCALE].astype(np.float64)},
+    "a scale of whole numbers": lambda a: {**a, SCALE: a[SCALE].astype(np.int16)},
+    "a scale of a scale": lambda a: {**a, f"{SCALE}.scale": a[SCALE]},
+    "a scale of nothing": lambda a: {**a, "colour.scale": a[SCALE]},
+    "a scale of a bias": lambda a: {**a, "output_bias.scale": a[SCALE]},
+    "a bias of int16": lambda a: {
+        **{**a, "output_bias": np.zeros(9, dtype=np.int16)},
+        **{"output_bias.scale": np.ones((9, 1), dtype=np.float32)},
+    },
+    "a bias of float16": lambda a: {**a, "output_bias": a["output_bias"].astype(np.float16)},
+    "one number": lambda a: {**a, "output_bias": np.array(0, dtype=np.int16)},
+    "whole numbers that are not int16": lambda a: {**a, "like_weight": np.ones((9, 3), np.int64)},
+    "too few items": lambda a: {**a, "like_weight": a["like_weight"][:-1], SCALE: a[SCALE][:-1]},
+    "a neighbour too far": lambda a: {**a, "neighbours": np.full((9, 2), 9, dtype=np.uint8)},
+    "a neighbour below 0": lambda a: {**a, "neighbours": np.full((9, 2), -1, dtype=np.int16)},
+    "broken neighbours": lambda a: {**a, "neighbours": np.ones((9, 2), dtype=np.float32)},
+    "flat neighbours": lambda a: {**a, "neighbours": np.ones(18, dtype=np.uint8)},
+    "neighbours with a scale": lambda a: {
+        **{**a, "neighbours": np.ones((9, 2), dtype=np.int16)},
+        **{"neighbours.scale": np.ones((9, 1), dtype=np.float32)},
+    },
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED.keys())
+def test_forged_weights_of_16_bits_are_refused(forge, tmp_path):
+    folder = tmp_path / "model"
+    save_artifact(random_artifact(np.random.default_rng(0)), folder, "int16")
+    assert not is_refused(folder)
+    save_file(
+        {
+            name: np.ascontiguousarray(array) if array.ndim else array
+            for name, array in forge(load_file(folder / "weights.safetensors")).items()
+        },
+        folder / "weights.safetensors",
+    )
+    seal(folder)
+    for verify in (True, False):
+        with pytest.raises(ArtifactError, match="cannot be read"):
+            load_artifact(folder, verify=verify)
+    assert is_refused(folder)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +358,6 @@ def test_a_weight_that_is_not_finite_is_refused(saved):
     ],
 )
 def test_impossible_count_distributions_are_refused(saved, array, place, value):
-    from safetensors.numpy import load_file, save_file
-
     with Copy(saved) as folder:
         arrays = load_file(folder / "ratings.safetensors")
         arrays[array][place] = value

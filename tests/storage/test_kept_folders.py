@@ -17,16 +17,16 @@ from cfnade.fit.settings import FitSettings
 from cfnade.storage.folder import FORMAT, inspect_artifact
 
 KEPT = Path(__file__).parent / "artifacts"
-FORMATS = range(1, FORMAT + 1)
+NAMES = [*(f"v{number}" for number in range(1, FORMAT + 1)), "v2-int16"]
 FACTORS = "v1-factors"
 """Of the last version that added units after training."""
 
 
-@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("verify", [True, False])
-def test_a_kept_model_recommends_as_it_did(number, verify):
-    model = ImplicitCFNADE.load(KEPT / f"v{number}", verify=verify)
-    for answer in json.loads((KEPT / f"v{number}.json").read_text(encoding="utf-8")):
+def test_a_kept_model_recommends_as_it_did(name, verify):
+    model = ImplicitCFNADE.load(KEPT / name, verify=verify)
+    for answer in json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8")):
         items, scores = model.recommend_for(answer["history"], n=4)
         assert items.tolist() == answer["items"]
         np.testing.assert_allclose(scores, answer["scores"], atol=1e-5)
@@ -35,16 +35,16 @@ def test_a_kept_model_recommends_as_it_did(number, verify):
     assert model.data_fingerprint_["n_users"] == 60
 
 
-@pytest.mark.parametrize("number", FORMATS)
-def test_a_kept_model_can_be_inspected(number):
-    found = inspect_artifact(KEPT / f"v{number}", verify=True)
-    assert found["format"] == number
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kept_model_can_be_inspected(name):
+    found = inspect_artifact(KEPT / name, verify=True)
+    assert f"v{found['format']}" == name.removesuffix("-int16")
     assert all(file["state"] == "ok" for file in found["files"].values())
 
 
-@pytest.mark.parametrize("number", FORMATS)
-def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(number, tmp_path):
-    model = ImplicitCFNADE.load(KEPT / f"v{number}")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(name, tmp_path):
+    model = ImplicitCFNADE.load(KEPT / name)
     model.save(tmp_path / "again", metrics={"ndcg@100": 0.4})
     again = ImplicitCFNADE.load(tmp_path / "again")
     history = {"film-1": 3, "film-4": 1}
@@ -62,11 +62,11 @@ def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):
         ImplicitCFNADE().fit(counts)
 
 
-@pytest.mark.parametrize("number", FORMATS)
-def test_items_can_be_added_to_a_kept_model_without_torch(number, monkeypatch):
+@pytest.mark.parametrize("name", NAMES)
+def test_items_can_be_added_to_a_kept_model_without_torch(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "cfnade.model.training", raising=False)
-    model = ImplicitCFNADE.load(KEPT / f"v{number}")
+    model = ImplicitCFNADE.load(KEPT / name)
     n_items = model.n_features_in_
     ids = np.append(model.catalogue_.ids, "film-new")
     more = Interactions(csr_array(np.ones((2, n_items + 1))), np.arange(2), ids)

@@ -10,7 +10,7 @@ import pytest
 
 from cfnade.errors import ArtifactError, MissingExtraError
 from cfnade.storage.encoding import decode_ids
-from cfnade.storage.folder import Artifact
+from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.storage.onnx_export import export_onnx
 from tests.storage.saved import random_artifact, random_histories
 
@@ -68,6 +68,13 @@ def test_a_model_without_any_counts_can_be_exported(rng, tmp_path):
     artifact = random_artifact(rng, n_items=N_ITEMS, n_neighbours=0)
     artifact.relative_rating.fit(random_histories(rng, 3, N_ITEMS) * 0)
     check_equal(artifact, session_of(artifact, tmp_path), random_histories(rng, 5, N_ITEMS))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+def test_a_model_of_16_bits_is_exported_as_it_answers(rng, tmp_path, dtype):
+    save_artifact(random_artifact(rng, n_items=N_ITEMS), tmp_path / "model", dtype)
+    small = load_artifact(tmp_path / "model")
+    check_equal(small, session_of(small, tmp_path), random_histories(rng, 5, N_ITEMS))
 
 
 def test_the_ids_of_the_columns_are_in_the_file(rng, tmp_path):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
+from cfnade.checks import check_choice
 from cfnade.cli import console, options
 from cfnade.data.ingest import read_item_names
 from cfnade.data.interactions import Interactions
@@ -17,6 +18,7 @@ from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.extend import N_EPOCHS, TrainedItems
 from cfnade.model.config import ModelConfig
 from cfnade.progress import Callbacks, fit_progress
+from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import check_place
 
 commands = typer.Typer()
@@ -77,6 +79,9 @@ def fit_command(
             help="With --start-from: train all weights, the default, or new items alone.",
         ),
     ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Store weights as float32, or in half the space: float16 or int16.")
+    ] = "float32",
 ) -> None:
     """Train a model on all of DATA and save it.
 
@@ -95,6 +100,7 @@ def fit_command(
         raise ConfigError("--out is missing: where should the model be saved?")
     out = out.resolve()
     check_place(out)
+    check_choice("--dtype", dtype, get_args(WeightType))
     if start_from is not None:
         changes = {"random_state": seed, **options.parse_settings(settings)}
         _check_changes(changes, recipe=recipe, settings_file=settings_file, resume=resume)
@@ -115,7 +121,8 @@ def fit_command(
             n_epochs = N_EPOCHS if epochs is None else epochs
             model.partial_fit(interactions, n_epochs=n_epochs, train=trained, callbacks=callbacks)
             outcome = _more_in_words(model, interactions)
-    model.save(out, data={"name": options.dataset_name(data), **interactions.describe()})
+    facts = {"name": options.dataset_name(data), **interactions.describe()}
+    model.save(out, dtype=cast(WeightType, dtype), data=facts)
     if start_from is None:
         shutil.rmtree(checkpoint, ignore_errors=True)
     typer.echo(f"{outcome}; saved to {out}")

@@ -3,11 +3,13 @@
 - Arrays are views on the memory map of a safetensors file, so that workers share its pages. The
   safetensors package copies; so its header is read here: eight bytes of length, JSON of names,
   types, shapes and offsets, then the numbers.
+- Weights may take 16 bits each (docs/decisions/0030); they are float32 again once loaded.
 - Item ids of any common type become JSON and come back unchanged.
 """
 
 from __future__ import annotations
 
+import base64
 import decimal
 import math
 import mmap
@@ -15,17 +17,19 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.checks import check_choice
 from cfnade.data.interactions import as_objects
 from cfnade.errors import ArtifactError
 from cfnade.files import parse_json
 from cfnade.model.config import ModelConfig
 
-_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}  # no model has arrays of other types
+_TYPES = ("F16", "F32", "F64", "I16", "I64", "U8", "U16", "U32")  # no model has others
+_DTYPES = {name: f"<{name[0].lower()}{int(name[1:]) // 8}" for name in _TYPES}
 _MOST_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
 
@@ -91,6 +95,54 @@ def _are_sizes(values: Any) -> TypeGuard[list[int]]:
     return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 48 for v in values)
 
 
+# Weights ------------------------------------------------------------------------------------------
+
+WeightType: TypeAlias = Literal["float32", "float16", "int16"]
+"""How matrices of weights are stored; vectors are always float32."""
+
+_MOST = np.float32(32767)  # of int16
+
+
+def pack_weights(weights: Mapping[str, NDArray[Any]], dtype: WeightType) -> dict[str, NDArray[Any]]:
+    """Weights as they are stored; with int16, `.scale` has a factor for each row of a matrix."""
+    check_choice("dtype", dtype, get_args(WeightType))
+    packed: dict[str, NDArray[Any]] = {}
+    for name, weight in weights.items():
+        if name == "neighbours":
+            packed[name] = narrow(weight)
+        elif weight.ndim < 2 or dtype == "float32":
+            packed[name] = weight
+        elif dtype == "float16":
+            with np.errstate(over="ignore"):  # `wrong_weights` finds it
+                packed[name] = weight.astype(np.float16)
+        else:
+            largest = np.abs(weight).max(axis=1, keepdims=True, initial=0.0)
+            scale = np.maximum(largest / _MOST, np.finfo(np.float32).tiny)  # (n_rows, 1)
+            packed[name] = np.rint(weight / scale).clip(-_MOST, _MOST).astype(np.int16)
+            packed[f"{name}.scale"] = scale
+    return packed
+
+
+def unpack_weights(packed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Undo `pack_weights`; what is not as expected is left for `wrong_weights` to find."""
+    weights = dict(packed)
+    for name, weight in packed.items():
+        if weight.ndim == 2 and weight.dtype == np.float16:
+            weights[name] = weight.astype(np.float32)
+        elif weight.ndim == 2 and weight.dtype == np.int16 and f"{name}.scale" in weights:
+            scale = weights.pop(f"{name}.scale")
+            if scale.dtype == np.float32 and scale.shape == (len(weight), 1):
+                with np.errstate(all="ignore"):
+                    weights[name] = weight * scale
+    return weights
+
+
+def narrow(numbers: NDArray[np.integer]) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them, little-endian."""
+    types = [np.min_scalar_type(int(end(initial=0))) for end in (numbers.min, numbers.max)]
+    return numbers.astype(np.promote_types(*types).newbyteorder("<"))
+
+
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Shape of each weight of a network by name."""
     n_items, n_hidden = config.n_items, config.n_hidden
@@ -125,26 +177,16 @@ def wrong_weights(
         if name not in weights:
             return f"the weight {name} is missing"
         weight = weights[name]
-        dtype = np.dtype(np.int64 if name == "neighbours" else np.float32)
-        if weight.shape != shape or weight.dtype != dtype:
-            return (
-                f"{name} must be {dtype} of shape {shape}, "
-                f"found {weight.dtype} of shape {weight.shape}"
-            )
-        if name == "neighbours" and not ((weight >= 0) & (weight < config.n_items)).all():
+        is_index, kind = name == "neighbours", weight.dtype
+        if weight.shape != shape or not (kind.kind in "iu" if is_index else kind == np.float32):
+            expected = "whole numbers" if is_index else "float32"
+            return f"{name} must be {expected} of shape {shape}, found {kind} of {weight.shape}"
+        if is_index and not ((weight >= 0) & (weight < config.n_items)).all():
             return f"{name} names items that do not exist"
-        if look_inside and not _is_finite(weight):
+        parts = np.array_split(weight.reshape(-1), 1 + weight.size // (1 << 20))  # saves memory
+        if look_inside and not all(np.isfinite(part).all() for part in parts):
             return f"{name} holds NaN or infinite numbers"
     return None
-
-
-def _is_finite(weight: NDArray[Any], n_at_once: int = 1 << 20) -> bool:
-    """Whether all numbers are finite; in parts, to save memory."""
-    flat = weight.reshape(-1)
-    return all(
-        bool(np.isfinite(flat[start : start + n_at_once]).all())
-        for start in range(0, flat.size, n_at_once)
-    )
 
 
 # Item ids -----------------------------------------------------------------------------------------
@@ -164,6 +206,7 @@ _TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]
 }
 
 _NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248])")
+_WHOLE = re.compile(r"<[iu][248]|\|[iu]1")
 _TIMES = re.compile(r"[<>][mM]8(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
 _MOST_TEXT_BYTES = 1 << 30  # of an array of fixed width; larger ones hold objects
 _MOST_EQUAL_HASHES = 1000
@@ -188,8 +231,18 @@ def encode_ids(ids: NDArray[Any]) -> dict[str, Any]:
     }
 
 
+def pack_ids(ids: NDArray[Any]) -> dict[str, Any]:
+    """Like `encode_ids`, with whole numbers as base64 of a small array of the type `packed`."""
+    encoded = encode_ids(ids)
+    small = narrow(ids) if ids.dtype.kind in "iu" else ids
+    if small.dtype.kind not in "iu":
+        return encoded
+    text = base64.b64encode(small.tobytes()).decode()
+    return {**encoded, "ids": text, "packed": small.dtype.str}
+
+
 def decode_ids(encoded: Mapping[str, Any]) -> NDArray[Any]:
-    """Decode what `encode_ids` made; anything else raises `ArtifactError`."""
+    """Decode what `encode_ids` or `pack_ids` made; anything else raises `ArtifactError`."""
     try:
         ids = _decode(encoded)
     except ArtifactError:
@@ -219,6 +272,9 @@ def check_distinct(ids: NDArray[Any]) -> None:
 
 def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
     types, values, dtype = encoded["types"], encoded["ids"], encoded["dtype"]
+    if isinstance(values, str) and _WHOLE.fullmatch(encoded["packed"]):
+        packed = base64.b64decode(values, validate=True)
+        values = np.frombuffer(packed, encoded["packed"]).tolist()
     if not isinstance(values, list) or not isinstance(dtype, str):
         raise ArtifactError("the item ids are damaged: no list of ids, or no type")
     if types is None:

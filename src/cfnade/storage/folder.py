@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from cfnade.data.catalogue import Catalogue
@@ -33,9 +34,18 @@ from cfnade.files import (
 )
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
-from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, read_header, wrong_weights
+from cfnade.storage.encoding import (
+    WeightType,
+    decode_ids,
+    map_tensors,
+    pack_ids,
+    pack_weights,
+    read_header,
+    unpack_weights,
+    wrong_weights,
+)
 
-FORMAT = 1
+FORMAT = 2
 MODEL = "model.json"
 WEIGHTS, RATINGS, ITEMS = FILES = ("weights.safetensors", "ratings.safetensors", "items.json")
 
@@ -43,6 +53,7 @@ WEIGHTS, RATINGS, ITEMS = FILES = ("weights.safetensors", "ratings.safetensors",
 _OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
 _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
+_GOOD = ("ok", "not verified")  # states of a file
 _MOST_MODEL_BYTES = 1 << 24
 _MOST_ITEMS_BYTES = 1 << 31
 
@@ -57,23 +68,27 @@ class Artifact:
     info: dict[str, Any] = field(default_factory=dict)  # settings, metrics and origin, for JSON
 
 
-def save_artifact(artifact: Artifact, folder: Path) -> None:
+def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32") -> None:
     """Write a model; a crash leaves the old one, the new one or none, never half of one.
 
     Args:
         artifact: The model.
         folder: Where to write it. A model there is replaced; anything else is refused.
+        dtype: How matrices of weights are stored.
 
     Raises:
         ArtifactError: If the folder holds something else, cannot be written, or the model could
             not be loaded again.
+        ConfigError: If there is no such dtype.
     """
     check_place(folder)
-    if problem := wrong_weights(artifact.network.config, artifact.network.weights):
-        raise ArtifactError(f"this model cannot be saved: {problem}")
+    config, weights = artifact.network.config, artifact.network.weights
+    packed = {} if (problem := wrong_weights(config, weights)) else pack_weights(weights, dtype)
+    if problem := problem or wrong_weights(config, unpack_weights(packed)):
+        raise ArtifactError(f"this model cannot be saved as {dtype}: {problem}")
     try:
         with new_folder(folder) as new:
-            _write_files(artifact, new)
+            _write_files(artifact, packed, new)
             for name in (*FILES, MODEL):
                 shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
                 flush_to_disk(new / name)
@@ -84,14 +99,14 @@ def save_artifact(artifact: Artifact, folder: Path) -> None:
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
 
 
-def _write_files(artifact: Artifact, folder: Path) -> None:
+def _write_files(artifact: Artifact, weights: dict[str, NDArray[Any]], folder: Path) -> None:
     names = artifact.catalogue.names
-    items = encode_ids(artifact.catalogue.ids)
+    items = pack_ids(artifact.catalogue.ids)
     items["names"] = None if names is None else [str(name) for name in names.tolist()]
-    text = json.dumps(items, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(items, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / ITEMS).write_text(text, encoding="utf-8")
     ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
-    save_arrays(folder / WEIGHTS, artifact.network.weights)
+    save_arrays(folder / WEIGHTS, weights)
     save_arrays(folder / RATINGS, ratings)
     files = {}
     for name in FILES:
@@ -127,7 +142,7 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     """Read a model; nothing in the files is executed.
 
     The arrays are read-only views on memory-mapped files: workers that load the same folder share
-    its pages, and keep them when the folder is replaced.
+    its pages, and keep them when the folder is replaced. Weights of 16 bits are copied to float32.
 
     Args:
         folder: What `save_artifact` wrote.
@@ -141,14 +156,11 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     files = {name: map_file(folder / name) for name in FILES}
     for name, file in files.items():
         state = _state(file, described["files"][name], verify=verify)
-        if state not in ("ok", "not verified"):
-            raise ArtifactError(
-                f"{folder / name} is not what was saved (its {state}); "
-                "copy the model again or train it anew"
-            )
+        if state not in _GOOD:
+            raise _changed(folder / name, state)
     try:
         config = _config(described["network"])
-        weights = map_tensors(files[WEIGHTS])
+        weights = unpack_weights(map_tensors(files[WEIGHTS]))
         if problem := wrong_weights(config, weights, look_inside=verify):
             raise ArtifactError(problem)
         artifact = Artifact(
@@ -178,19 +190,21 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not isinstance(described, dict) or "format" not in described:
         raise ArtifactError(f"{path} does not describe a model")
     found = described["format"]
-    if type(found) is not int or found != FORMAT:
+    if type(found) is not int or not 1 <= found <= FORMAT:
         raise ArtifactError(
             f"the model in {folder} has format {found!r:.40}, this version of cfnade "
-            f"reads {FORMAT}; update cfnade or save the model again"
+            f"reads 1 to {FORMAT}; update cfnade or save the model again"
         )
     if described.pop("sha256", None) != _own_sha256(described):
-        raise ArtifactError(
-            f"{path} is not what was saved (its checksum differs); "
-            "copy the model again or train it anew"
-        )
+        raise _changed(path, "checksum differs")
     if problem := _wrong_description(described):
         raise ArtifactError(f"{path} does not describe a model: {problem}")
     return described
+
+
+def _changed(path: Path, state: str) -> ArtifactError:
+    advice = "copy the model again or train it anew"
+    return ArtifactError(f"{path} is not what was saved (its {state}); {advice}")
 
 
 def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
@@ -212,10 +226,10 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
     files: dict[str, Any] = {}
     found: dict[str, Any] = {"tensors": None, "items": None}
     for name in FILES:
-        listed = described["files"][name]
+        listed, state = described["files"][name], "not verified"
         try:
             with map_file(folder / name) as file:
-                files[name] = {**listed, "state": _state(file, listed, verify=verify)}
+                state = _state(file, listed, verify=verify)
                 if name == WEIGHTS:
                     found["tensors"] = {
                         tensor: {"dtype": entry.dtype, "shape": list(entry.shape)}
@@ -230,9 +244,8 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
                         "have_names": catalogue.names is not None,
                     }
         except ArtifactError as error:
-            state = files.get(name, {}).get("state", "not verified")
-            broken = str(error) if state in ("ok", "not verified") else state
-            files[name] = {**listed, "state": broken}
+            state = str(error) if state in _GOOD else state
+        files[name] = {**listed, "state": state}
     n_bytes = sum(entry["bytes"] for entry in files.values())
     return {**described, "files": files, "total_bytes": n_bytes, **found}
 

@@ -1,4 +1,4 @@
-"""Make the small model that is kept for a format, with its recommendations.
+"""Make the small models that are kept for a format, with their recommendations.
 
     python -m tests.storage.artifacts.make
 
@@ -15,9 +15,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, Interactions
+from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import FORMAT
 
 HERE = Path(__file__).parent
+KEPT: dict[str, WeightType] = {f"v{FORMAT}": "float32", f"v{FORMAT}-int16": "int16"}
 HISTORIES: list[dict[str, float]] = [
     {},
     {"film-0": 1},
@@ -29,9 +31,9 @@ HISTORIES: list[dict[str, float]] = [
 
 def main() -> None:
     """Fit on twelve items in three groups, save, and write down the recommendations."""
-    folder = HERE / f"v{FORMAT}"
-    if folder.exists():
-        raise SystemExit(f"{folder} is kept as it is; a new format gets a new folder")
+    for name in KEPT:
+        if (HERE / name).exists():
+            raise SystemExit(f"{name} is kept as it is; a new format gets new folders")
     rng = np.random.default_rng(0)
     in_group = np.arange(60)[:, None] % 3 == np.arange(12)[None, :] % 3
     watched = rng.random((60, 12)) < np.where(in_group, 0.8, 0.1)
@@ -44,18 +46,17 @@ def main() -> None:
     )
     model = ImplicitCFNADE(n_hidden=4, max_epochs=30, learning_rate=0.02)
     model.set_params(recipe__n_layers=2, readout__direct_neighbours=3)
-    model.fit(data).save(folder, data={"name": "three groups"})
-    answers = []
-    for history in HISTORIES:
-        items, scores = model.recommend_for(history, n=4)
-        answers.append(
-            {
-                "history": history,
-                "items": items.tolist(),
-                "scores": [float(score) for score in scores],
-            }
-        )
-    (HERE / f"v{FORMAT}.json").write_text(json.dumps(answers, indent=2) + "\n", encoding="utf-8")
+    model.fit(data)
+    for name, dtype in KEPT.items():
+        model.save(HERE / name, dtype=dtype, data={"name": "three groups"})
+        kept = ImplicitCFNADE.load(HERE / name)
+        answers = []
+        for history in HISTORIES:
+            items, scores = kept.recommend_for(history, n=4)
+            found = {"items": items.tolist(), "scores": [float(score) for score in scores]}
+            answers.append({"history": history, **found})
+        text = json.dumps(answers, indent=2) + "\n"
+        (HERE / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
