@@ -18,6 +18,7 @@ from cfnade.compare.plots import (
     comparison_plot,
     contrasting_items,
     count_histograms,
+    headline,
     reliability_plot,
     save_figure,
     sweep_plot,
@@ -28,7 +29,7 @@ from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
 from cfnade.model.training import Epoch
-from tests.compare.outcomes import calibration, comparison, sweep
+from tests.compare.outcomes import calibration, comparison, result, sweep
 
 
 @pytest.fixture
@@ -80,6 +81,16 @@ def test_bars_count_all_users_and_the_line_is_their_relative_rating(
     np.testing.assert_allclose(y, expected)
 
 
+def test_figures_are_described_in_words(groceries: Interactions) -> None:
+    milk, _ = count_histograms(groceries, [0, 1], count_label="Baskets", user_label="Homes")
+    assert "baskets with Milk by homes: of 200 homes" in milk.get_label()
+    assert "IMF 12.73" in comparison_plot(comparison()).get_label()
+    assert "IMF: 13.50 at 1, 12.80 at 30." in sweep_plot(sweep()).get_label()
+    assert "Calibrated: 0.12% at 0.10%, 4.80% at 5.00%." in (
+        reliability_plot(calibration()).get_label()
+    )
+
+
 def test_histograms_share_their_x_axis(groceries: Interactions) -> None:
     first, second = count_histograms(groceries, [0, 1])
     assert first.axes[0].get_xlim() == second.axes[0].get_xlim()
@@ -118,6 +129,12 @@ def test_the_best_model_stands_on_top() -> None:
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["CF-NADE", "IMF", "Popularity"]
     assert axes.yaxis_inverted()
+
+
+def test_the_headline_names_whoever_is_best() -> None:
+    lost = replace(comparison(), results=[result("imf", 12.0), result("cfnade", 12.4)])
+    text = headline(lost).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "Lowest test MPR: IMF 12.00 %, then CF-NADE 12.40 %."
 
 
 def test_models_differ_in_marker_as_well_as_colour() -> None:
