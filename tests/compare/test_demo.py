@@ -31,6 +31,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, stages: list[str]) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "read_interactions", first_households)
         patch.setattr(demo, "MIN_ITEM_USERS", 250)
+        patch.setattr(demo, "FIGURE_1_ITEMS", ("Fluid milk white only", "Catsup"))
         patch.setattr(demo, "MAX_TRIALS", {"imf": 1, "ease": 1, "cfnade": 1})
         patch.setattr(demo, "ALPHAS", (3.0, 30.0))
         patch.setattr(demo, "MAX_TRIALS_PER_ALPHA", 1)

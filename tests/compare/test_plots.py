@@ -16,7 +16,6 @@ from cfnade.compare.plots import (
     INK,
     canvas,
     comparison_plot,
-    contrasting_items,
     count_histograms,
     headline,
     reliability_plot,
@@ -51,20 +50,6 @@ def epochs(*, validated: bool = True) -> list[Epoch]:
 
 def texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter() if element.text]
-
-
-def test_the_contrast_is_between_popular_items_only(groceries: Interactions) -> None:
-    assert contrasting_items(groceries) == (0, 1)
-
-
-def test_without_single_counts_the_mean_count_decides() -> None:
-    counts = csr_array(np.array([[40.0, 5.0], [60.0, 7.0]]))
-    assert contrasting_items(Interactions.from_matrix(counts)) == (0, 1)
-
-
-def test_a_contrast_needs_two_items_with_users() -> None:
-    with pytest.raises(DataError, match="two items with users, got 1"):
-        contrasting_items(Interactions.from_matrix(csr_array(np.array([[3.0, 0.0]]))))
 
 
 def test_bars_count_all_users_and_the_line_is_their_relative_rating(

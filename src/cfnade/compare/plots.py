@@ -126,7 +126,7 @@ def to_svg(figure: Figure, name: str) -> str:
     body = re.sub(r'<g id="[^"]*"', "<g", body)  # these ids are the same in every figure
     for color, css_name in CSS_NAMES.items():
         body = body.replace(color, f"var(--plot-{css_name}, {color})")
-    return f'<svg role="img" aria-label="{escape(figure.get_label())}" {head}>{body}'
+    return f'<svg role="img" aria-label="{escape(str(figure.get_label()))}" {head}>{body}'
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
@@ -139,25 +139,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     metadata = {"Date": None} if kind == ".svg" else {"Software": None}
     with mpl.rc_context({**STYLE, "svg.hashsalt": "cfnade"}):
         figure.savefig(path, dpi=200, metadata=metadata)
-
-
-def contrasting_items(data: Interactions) -> tuple[int, int]:
-    """Pick two popular items for Figure 1: one that people return to, then one they do not.
-
-    Of the tenth of the items with the most users, they have the lowest and the highest share of
-    users with a count of 1; the mean count breaks ties.
-    """
-    item_of, count = data.counts.indices, data.counts.data
-    n_users = np.bincount(item_of, minlength=data.n_items)
-    n_used = np.count_nonzero(n_users)
-    if n_used < 2:
-        raise DataError(f"a contrast needs two items with users, got {n_used}; use more data")
-    popular = np.argsort(-n_users, kind="stable")[: min(max(2, data.n_items // 10), n_used)]
-    n_once = np.bincount(item_of, weights=count == 1, minlength=data.n_items)
-    total = np.bincount(item_of, weights=count, minlength=data.n_items)
-    share_once, mean_count = (sums[popular] / n_users[popular] for sums in (n_once, total))
-    by_loyalty = popular[np.lexsort((-mean_count, share_once))]
-    return int(by_loyalty[0]), int(by_loyalty[-1])
 
 
 def count_histograms(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.plots import (
@@ -39,7 +39,8 @@ METRIC_LABELS = {
 }
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True)
+class Known:
     """An item of a history."""
 
     name: str
@@ -47,7 +48,8 @@ class Known(NamedTuple):
     relative_rating: float
 
 
-class Recommended(NamedTuple):
+@dataclass(frozen=True)
+class Recommended:
     """A recommended item: the probability that it is held out, and the share of users with it."""
 
     name: str
