@@ -160,7 +160,9 @@ class Protocol:
         self.facts["validation_by"] = by
         is_tested = np.diff(held_out.indptr) > 0  # (n_users,)
         if by == "sessions":
-            self.facts["validation_share"] = _share_of(data.counts, aligned.counts, is_tested)
+            n_in_session = np.diff(aligned.counts.indptr)[is_tested].sum()
+            n_items = np.diff(as_count_matrix(data.counts + aligned.counts).indptr)[is_tested].sum()
+            self.facts["validation_share"] = min(float(n_in_session / n_items), 0.5)
         train, validation = hold_out(
             data.counts,
             share=self.facts["validation_share"],
@@ -196,13 +198,6 @@ def _split_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOutB
     repeated = [float((part.data > 1).mean()) for part in (train, test)]
     has_single_events = repeated[0] < 1.0 - A_FEW
     return "sessions" if has_single_events and repeated[0] > A_FEW >= repeated[1] else "events"
-
-
-def _share_of(train: CountMatrix, test: CountMatrix, is_tested: NDArray[np.bool_]) -> float:
-    """The session's share of the items of tested users, at most a half."""
-    n_in_session = np.diff(test.indptr)[is_tested].sum()
-    n_items = np.diff(as_count_matrix(train + test).indptr)[is_tested].sum()
-    return min(float(n_in_session / n_items), 0.5)
 
 
 def _users_to_validate(

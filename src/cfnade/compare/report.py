@@ -91,15 +91,6 @@ def render(
     calibration = next(r.calibration for r in results if r.calibration is not None)
     n_known = comparison.n_pairs - protocol["n_test_pairs"]
     n_ranked = round(comparison.n_items - n_known / comparison.n_users)  # averaged over users
-    numbers = {
-        "n_users": comparison.n_users,
-        "n_items": comparison.n_items,
-        "n_pairs": comparison.n_pairs,
-        **{f"n_{part}": protocol[f"n_{part}_pairs"] for part in ("train", "validation", "test")},
-        "n_judged": calibration.n_pairs,
-        "n_ranked": n_ranked,
-        "place": round(results[0].metrics["mpr"] / 100 * n_ranked),
-    }
     words = {
         "lead": lead,
         "headline": headline(comparison),
@@ -108,7 +99,15 @@ def render(
         "base_rate": f"{calibration.base_rate:.3%}",
         "best_mpr": percent(results[0]),
         "popularity_mpr": percent(next(r for r in results if r.model == "popularity")),
-        **{name: f"{number:,}" for name, number in numbers.items()},
+        "n_users": f"{comparison.n_users:,}",
+        "n_items": f"{comparison.n_items:,}",
+        "n_pairs": f"{comparison.n_pairs:,}",
+        "n_train": f"{protocol['n_train_pairs']:,}",
+        "n_validation": f"{protocol['n_validation_pairs']:,}",
+        "n_test": f"{protocol['n_test_pairs']:,}",
+        "n_judged": f"{calibration.n_pairs:,}",
+        "n_ranked": f"{n_ranked:,}",
+        "place": f"{round(results[0].metrics['mpr'] / 100 * n_ranked):,}",
     }
     svgs = (to_svg(figure, f"histogram{number}") for number, figure in enumerate(histograms))
     blocks = {
