@@ -195,10 +195,10 @@ def test_what_settings_are_chosen_on_leads_to_no_test_pair(nested, protocol) -> 
         return contender("ease").search(validation, max_trials=max_trials)
 
     nested.choose(replace(contender("ease"), search_by=spy), protocol.validation, max_trials=1)
-    test = protocol._split.test
+    test = protocol._test
     objects = reachable(given[0])
-    assert any(each is protocol._split.train for each in objects)  # the walk does reach the data
-    assert not any(each is protocol or each is protocol._split for each in objects)
+    assert any(each is protocol.validation.train for each in objects)  # the walk reaches the data
+    assert not any(each is protocol or each is test for each in objects)
     arrays = [each for each in objects if isinstance(each, np.ndarray)]
     assert not any(np.shares_memory(each, test.data) for each in arrays)
     assert not any(np.shares_memory(each, test.indices) for each in arrays)

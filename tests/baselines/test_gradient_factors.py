@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from cfnade.baselines import BPR, LogisticMF
-from cfnade.baselines.gradient_factors import KnownUsers, logistic_weights
+from cfnade.baselines.gradient_factors import logistic_weights
 from cfnade.errors import ConfigError, MissingExtraError, TrainingError
 
 MAKERS = {
@@ -65,8 +65,20 @@ def test_without_implicit_the_message_says_how_to_install_it(counts, monkeypatch
             make().fit(counts)
 
 
-def test_a_known_history_gets_its_trained_vector_and_others_a_new_one(counts) -> None:
-    trained = np.arange(60.0, dtype=np.float32)[:, None]
-    histories = csr_array(np.vstack([counts[[5]].toarray(), np.ones((1, 20)), np.zeros((1, 20))]))
-    found = KnownUsers(counts).vectors(histories, trained, lambda history: np.float32(-1.0))
-    assert found[:, 0].tolist() == [5.0, -1.0, -1.0]
+@both
+def test_a_known_history_gets_its_trained_vector_and_others_a_new_one(
+    counts, make, monkeypatch
+) -> None:
+    model = make().fit(counts)
+    monkeypatch.setattr(model, "_new_user", lambda history: -model.user_factors_[0])
+    new = np.vstack([np.ones((1, 20)), np.zeros((1, 20))])
+    found = model.scores(csr_array(np.vstack([counts[[5]].toarray(), new])))
+    users = np.stack([model.user_factors_[5], *[-model.user_factors_[0]] * 2])
+    np.testing.assert_allclose(found, users @ model.item_factors_.T, rtol=1e-5)
+
+
+def test_of_users_with_one_history_the_first_counts(counts) -> None:
+    twins = csr_array(np.vstack([counts.toarray(), counts[[5]].toarray()]))
+    model = BPR(factors=4, iterations=3).fit(twins)
+    expected = model.user_factors_[5] @ model.item_factors_.T
+    np.testing.assert_allclose(model.scores(counts[[5]])[0], expected, rtol=1e-5)

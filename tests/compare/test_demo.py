@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cfnade import ImplicitCFNADE
 from cfnade.compare import demo
-from cfnade.compare.demo import MADE_UP_HISTORY, QUICK, Demo, run_demo
+from cfnade.compare.demo import MADE_UP_HISTORY, Demo, run_demo
 from cfnade.data.ingest import read_interactions
+from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, MissingExtraError
 
 
@@ -17,11 +20,24 @@ def stages() -> list[str]:
     return []
 
 
+def first_households(*args: Any, **options: Any) -> Interactions:
+    data, few = read_interactions(*args, **options), slice(200)
+    return Interactions(data.counts[few], data.user_ids[few], data.item_ids)
+
+
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, stages: list[str]) -> Demo:
-    return run_demo(
-        tmp_path_factory.mktemp("demo") / "new" / "out", scale=QUICK, on_stage=stages.append
-    )
+def done(tmp_path_factory: pytest.TempPathFactory, stages: list[str]) -> Iterator[Demo]:
+    """The demo on less data with fewer trials: a check in seconds that everything works."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "read_interactions", first_households)
+        patch.setattr(demo, "MIN_ITEM_USERS", 250)
+        patch.setattr(demo, "FIGURE_1_ITEMS", ("Fluid milk white only", "Catsup"))
+        patch.setattr(demo, "MAX_TRIALS", {"imf": 1, "ease": 1, "cfnade": 1})
+        patch.setattr(demo, "ALPHAS", (3.0, 30.0))
+        patch.setattr(demo, "MAX_TRIALS_PER_ALPHA", 1)
+        small = {"n_hidden": 16, "max_epochs": 3, "patience": 1}
+        patch.setattr(demo, "CFNADE_START", demo.CFNADE_START | small)
+        yield run_demo(tmp_path_factory.mktemp("demo") / "new" / "out", on_stage=stages.append)
 
 
 def test_the_demo_compares_all_models_on_one_split(done: Demo) -> None:

@@ -16,8 +16,8 @@ from cfnade.compare.plots import (
     INK,
     canvas,
     comparison_plot,
-    contrasting_items,
     count_histograms,
+    headline,
     reliability_plot,
     save_figure,
     sweep_plot,
@@ -28,7 +28,7 @@ from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError, MissingExtraError
 from cfnade.model.training import Epoch
-from tests.compare.outcomes import calibration, comparison, sweep
+from tests.compare.outcomes import calibration, comparison, result, sweep
 
 
 @pytest.fixture
@@ -52,20 +52,6 @@ def texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter() if element.text]
 
 
-def test_the_contrast_is_between_popular_items_only(groceries: Interactions) -> None:
-    assert contrasting_items(groceries) == (0, 1)
-
-
-def test_without_single_counts_the_mean_count_decides() -> None:
-    counts = csr_array(np.array([[40.0, 5.0], [60.0, 7.0]]))
-    assert contrasting_items(Interactions.from_matrix(counts)) == (0, 1)
-
-
-def test_a_contrast_needs_two_items_with_users() -> None:
-    with pytest.raises(DataError, match="two items with users, got 1"):
-        contrasting_items(Interactions.from_matrix(csr_array(np.array([[3.0, 0.0]]))))
-
-
 def test_bars_count_all_users_and_the_line_is_their_relative_rating(
     groceries: Interactions,
 ) -> None:
@@ -78,6 +64,16 @@ def test_bars_count_all_users_and_the_line_is_their_relative_rating(
     x, y = rating.lines[0].get_data()
     expected = RelativeRating().fit(groceries.counts).of_pairs(np.zeros(x.size, int), np.asarray(x))
     np.testing.assert_allclose(y, expected)
+
+
+def test_figures_are_described_in_words(groceries: Interactions) -> None:
+    milk, _ = count_histograms(groceries, [0, 1], count_label="Baskets", user_label="Homes")
+    assert "baskets with Milk by homes: of 200 homes" in milk.get_label()
+    assert "IMF 12.73" in comparison_plot(comparison()).get_label()
+    assert "IMF: 13.50 at 1, 12.80 at 30." in sweep_plot(sweep()).get_label()
+    assert "Calibrated: 0.12% at 0.10%, 4.80% at 5.00%." in (
+        reliability_plot(calibration()).get_label()
+    )
 
 
 def test_histograms_share_their_x_axis(groceries: Interactions) -> None:
@@ -118,6 +114,12 @@ def test_the_best_model_stands_on_top() -> None:
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["CF-NADE", "IMF", "Popularity"]
     assert axes.yaxis_inverted()
+
+
+def test_the_headline_names_whoever_is_best() -> None:
+    lost = replace(comparison(), results=[result("imf", 12.0), result("cfnade", 12.4)])
+    text = headline(lost).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "Lowest test MPR: IMF 12.00 %, then CF-NADE 12.40 %."
 
 
 def test_models_differ_in_marker_as_well_as_colour() -> None:

@@ -20,45 +20,20 @@ from cfnade.errors import TrainingError
 _ONE_THREAD_ITEMS = 5_000  # one thread inverts a matrix of these in a second or two
 
 
-class _ItemItem:
-    """A linear model of likes: `scores = x B`."""
-
-    regularization: float
-    max_memory_gb: float
-    gram: NDArray[np.float32] | None
-    item_weights_: NDArray[np.float32]
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Score every item for every history; see `Scorer`."""
-        histories = checked_histories(histories, len(self.item_weights_))
-        return np.asarray(likes_of(histories) @ self.item_weights_)
-
-    def _solve(self, counts: CountMatrix, dropout: float) -> Self:
-        check_above_zero(regularization=self.regularization)
-        check_share(dropout=dropout)
-        counts = as_count_matrix(counts)
-        n_items = counts.shape[1]
-        needed_gb = _array_gb(n_items)
-        if needed_gb > self.max_memory_gb:
-            raise TrainingError(
-                f"{type(self).__name__} needs {needed_gb:.1f} GB for {n_items:,} items, above "
-                f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise the limit if the "
-                "machine has the memory"
-            )
-        self.item_weights_ = item_item_weights(counts, self.regularization, dropout, self.gram)
-        return self
-
-
 @dataclass(eq=False)
-class EASE(_ItemItem):
-    """Predicts each item from the user's other items: `scores = x B`, x binary.
+class EDLAE:
+    """Predicts each item from a history with a part of it hidden: `scores = x B`, x binary.
 
-    B minimises `|X - X B|^2 + regularization * |B|^2` with a zero diagonal:
-    `P = inv(X^T X + regularization * I)`, `B = -P / diag(P)` by column. An empty history scores 0
-    for every item.
+    The emphasised denoising linear autoencoder ("Autoencoders that don't overfit towards the
+    Identity", NeurIPS 2020) with full emphasis on what is hidden:
+    `P = inv(X^T X + diag(regularization + n p / (1 - p)))` with n the items' numbers of users and
+    p the dropout, `B = -P / diag(P)` by column with a zero diagonal. So the L2 penalty of an
+    item grows with its users; with `dropout=0` it is EASE. An empty history scores 0 for every
+    item.
 
     Args:
-        regularization: From some tens for sparse data to thousands for dense data.
+        regularization: The part of the L2 penalty that is the same for all items.
+        dropout: Share of the history that is hidden, below 1.
         max_memory_gb: `fit` refuses a catalogue that needs more; 2 GB hold 22,360 items.
         gram: X^T X of the counts to fit on, if it is known.
 
@@ -68,42 +43,44 @@ class EASE(_ItemItem):
     """
 
     regularization: float = 200.0
-    max_memory_gb: float = 2.0
-    gram: NDArray[np.float32] | None = field(default=None, repr=False)
-
-    def fit(self, counts: CountMatrix) -> EASE:
-        """Solve for B from sparse counts, (n_users, n_items); a count above 0 is a like."""
-        return self._solve(counts, 0.0)
-
-
-@dataclass(eq=False)
-class EDLAE(_ItemItem):
-    """Predicts each item from a history with a part of it hidden: `scores = x B`, x binary.
-
-    The emphasised denoising linear autoencoder ("Autoencoders that don't overfit towards the
-    Identity", NeurIPS 2020) with full emphasis on what is hidden:
-    `P = inv(X^T X + diag(regularization + n p / (1 - p)))` with n the items' numbers of users and
-    p the dropout, `B = -P / diag(P)` by column with a zero diagonal. So the L2 penalty of an
-    item grows with its users; with `dropout=0` it is EASE.
-
-    Args:
-        regularization: The part of the L2 penalty that is the same for all items.
-        dropout: Share of the history that is hidden, below 1.
-        max_memory_gb: As for EASE.
-        gram: As for EASE.
-
-    Attributes:
-        item_weights_: B, as for EASE.
-    """
-
-    regularization: float = 200.0
     dropout: float = 0.33
     max_memory_gb: float = 2.0
     gram: NDArray[np.float32] | None = field(default=None, repr=False)
+    item_weights_: NDArray[np.float32] = field(init=False, repr=False)
 
-    def fit(self, counts: CountMatrix) -> EDLAE:
-        """Solve for B, as EASE does."""
-        return self._solve(counts, self.dropout)
+    def fit(self, counts: CountMatrix) -> Self:
+        """Solve for B from sparse counts, (n_users, n_items); a count above 0 is a like."""
+        check_above_zero(regularization=self.regularization)
+        check_share(dropout=self.dropout)
+        counts = as_count_matrix(counts)
+        n_items = counts.shape[1]
+        needed_gb = _array_gb(n_items)
+        if needed_gb > self.max_memory_gb:
+            raise TrainingError(
+                f"{type(self).__name__} needs {needed_gb:.1f} GB for {n_items:,} items, above "
+                f"max_memory_gb={self.max_memory_gb:g}; drop rare items, or raise the limit if the "
+                "machine has the memory"
+            )
+        self.item_weights_ = item_item_weights(counts, self.regularization, self.dropout, self.gram)
+        return self
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Score every item for every history; see `Scorer`."""
+        histories = checked_histories(histories, len(self.item_weights_))
+        return np.asarray(likes_of(histories) @ self.item_weights_)
+
+
+@dataclass(eq=False)
+class EASE(EDLAE):
+    """Predicts each item from the user's other items: `scores = x B`, x binary.
+
+    B minimises `|X - X B|^2 + regularization * |B|^2` with a zero diagonal:
+    `P = inv(X^T X + regularization * I)`, `B = -P / diag(P)` by column. Arguments and attributes
+    are those of EDLAE without the dropout; the regularization is some tens for sparse data, and up
+    to thousands for dense data.
+    """
+
+    dropout: float = field(default=0.0, init=False, repr=False)
 
 
 def shared_gram(counts: CountMatrix) -> NDArray[np.float32] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -32,12 +32,18 @@ class GradientFactors(Iterative):
     random_state: int
     item_factors_: NDArray[np.float32]
     user_factors_: NDArray[np.float32]
-    _known: KnownUsers
+    _row_of: dict[bytes, int]
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Score every item for every history; see `Scorer`."""
         histories = checked_histories(histories, len(self.item_factors_))
-        users = self._known.vectors(histories, self.user_factors_, self._new_user)
+        users = np.empty((histories.shape[0], self.user_factors_.shape[1]), dtype=np.float32)
+        for place, n_items in enumerate(np.diff(histories.indptr)):
+            row = self._row_of.get(_key(histories, place)) if n_items else None
+            if row is None:
+                users[place] = self._new_user(histories[[place]])
+            else:
+                users[place] = self.user_factors_[row]
         return np.asarray(users @ self.item_factors_.T)
 
     @abstractmethod
@@ -65,12 +71,13 @@ class GradientFactors(Iterative):
         module, _, kind = path.rpartition(".")
         make = getattr(library(module, f"the {name} baseline"), kind)
         failure = library("implicit.recommender_base", f"the {name} baseline").ModelFitError
-        known = KnownUsers(counts)
+        # Of several users with the same history, the first one counts.
+        learned["_row_of"] = {_key(counts, row): row for row in reversed(range(counts.shape[0]))}
         kept: list[Self] = []
 
         def keep(iteration: int, *ignored: Any) -> None:
             if iteration + 1 in iterations:
-                copied = self.copy_at(iteration + 1, _known=known, **learned)
+                copied = self.copy_at(iteration + 1, **learned)
                 copied.user_factors_ = model.user_factors.copy()
                 copied.item_factors_ = model.item_factors.copy()
                 kept.append(copied)
@@ -95,29 +102,8 @@ class GradientFactors(Iterative):
         return kept
 
 
-class KnownUsers:
-    """Finds the training user who has a given history: the first one if several do."""
-
-    def __init__(self, counts: CountMatrix) -> None:
-        self._row_of: dict[bytes, int] = {}
-        for row in range(counts.shape[0]):
-            self._row_of.setdefault(_key(counts, row), row)
-
-    def vectors(
-        self,
-        histories: CountMatrix,
-        trained: NDArray[np.float32],
-        new_vector: Callable[[CountMatrix], NDArray[np.float32]],
-    ) -> NDArray[np.float32]:
-        """A vector for each history, (n_histories, k): trained, (n_users, k), or a new one."""
-        vectors = np.empty((histories.shape[0], trained.shape[1]), dtype=np.float32)
-        for place, n_items in enumerate(np.diff(histories.indptr)):
-            row = self._row_of.get(_key(histories, place)) if n_items else None
-            vectors[place] = new_vector(histories[[place]]) if row is None else trained[row]
-        return vectors
-
-
 def _key(counts: CountMatrix, row: int) -> bytes:
+    """The history in a row, to find the training user who has it."""
     pairs = slice(counts.indptr[row], counts.indptr[row + 1])
     items = counts.indices[pairs].astype(np.int32)  # one width whatever scipy chose
     key: bytes = items.tobytes() + counts.data[pairs].astype(np.float32).tobytes()

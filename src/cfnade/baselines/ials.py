@@ -75,12 +75,12 @@ class IALS(Iterative):
         counts = as_count_matrix(counts)
         relative_rating = self.relative_rating or RelativeRating().fit(counts)
         weights = rated_or_one(counts, relative_rating, weigh_counts=self.weigh_counts)
-        trainer = self._trainer(weights)
+        ials = self._irspack(weights, "CG")
         for stop, n_more in stretches(iterations):
             with threadpool_limits(1, "blas"):  # irspack itself runs rows in parallel
                 for _ in range(n_more):
-                    trainer.run_epoch()
-            factors = np.array(trainer.core_trainer.item, dtype=np.float32)
+                    ials.run_epoch()
+            factors = np.array(ials.get_item_embedding(), dtype=np.float32)
             if not np.isfinite(factors).all():
                 raise TrainingError(
                     f"iALS with {self.factors} factors ended in NaN; raise the regularization "
@@ -95,36 +95,25 @@ class IALS(Iterative):
         if histories.shape[0] == 0:
             return np.zeros(histories.shape, dtype=np.float32)
         weights = rated_or_one(histories, self.relative_rating_, weigh_counts=self.weigh_counts)
-        trainer = self._trainer(weights)
-        trainer.core_trainer.item = items
+        ials = self._irspack(weights, "CHOLESKY")
+        ials.trainer.core_trainer.item = items
         with threadpool_limits(1, "blas"):
-            users = trainer.transform_user(weights)
+            users = ials.compute_user_embedding(weights)
         return np.asarray(users @ items.T, dtype=np.float32)
 
-    def _trainer(self, weights: Any) -> Any:
-        """Irspack's trainer: conjugate gradients in training, exact in scoring."""
-        ials = library("irspack.recommenders.ials", "the iALS baseline")
-        n_threads = self.n_threads or available_threads()
-        trainer = ials.IALSTrainer(
+    def _irspack(self, weights: Any, solver: str) -> Any:
+        """Irspack's model: `CG` takes 3 steps of conjugate gradients, `CHOLESKY` is exact."""
+        ials = library("irspack.recommenders.ials", "the iALS baseline").IALSRecommender(
             weights,
             n_components=self.factors,
             alpha0=self.alpha0,
             reg=self.regularization,
             nu=self.nu,
             init_std=_FIRST_SPREAD,
-            solver_type=ials.SolverType.CG,
+            solver_type=solver,
             max_cg_steps=3,
-            ialspp_subspace_dimension=64,
-            loss_type=ials.LossType.IALSPP,
             random_seed=self.random_state,
-            n_threads=n_threads,
-            prediction_time_max_cg_steps=3,
-            prediction_time_ialspp_iteration=1,
+            n_threads=self.n_threads or available_threads(),
         )
-        trainer.prediction_time_solver_config = (
-            ials.IALSSolverConfigBuilder()
-            .set_n_threads(n_threads)
-            .set_solver_type(ials.SolverType.CHOLESKY)
-            .build()
-        )
-        return trainer
+        ials.start_learning()
+        return ials

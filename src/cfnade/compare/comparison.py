@@ -127,7 +127,11 @@ def compare(
     results = [result for result, _ in entries]
     n_tested = int(protocol.facts["n_test_users"])
     if n_tested >= FEW_USERS:
-        _add_distances(entries, protocol.config.seed)
+        for metric in results[0].metrics:
+            evaluations = [evaluation for _, evaluation in entries]
+            found = distances_to_best(evaluations, metric, rng=protocol.config.seed)
+            for result, distance in zip(results, found, strict=True):
+                result.to_best[metric] = distance
     else:
         logger.warning("only %s tested: too few to compare models", n_of(n_tested, "user"))
     results.sort(key=lambda result: result.metrics["mpr"])
@@ -182,11 +186,3 @@ def _enter(
         tuple(candidate.edges({**best.settings, **search.chosen})),
     )
     return (result, evaluation), fitted
-
-
-def _add_distances(entries: list[tuple[Result, Evaluation]], seed: int) -> None:
-    """Add each model's difference to the best, by every metric."""
-    for metric in entries[0][0].metrics:
-        distances = distances_to_best([found for _, found in entries], metric, rng=seed)
-        for (result, _), distance in zip(entries, distances, strict=True):
-            result.to_best[metric] = distance

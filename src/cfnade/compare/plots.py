@@ -1,4 +1,7 @@
-"""The figures of a report: the paper's Figures 1 and 2, comparison, reliability, training."""
+"""The figures of a report: the paper's Figures 1 and 2, comparison, reliability, training.
+
+The label of each figure describes it in words, for those who do not see it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from io import StringIO
 from pathlib import Path
 from textwrap import shorten
@@ -14,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.compare.outcome import Comparison
+from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.reliability import Calibration, reliabilities
 from cfnade.compare.sweep import Sweep
 from cfnade.data.interactions import Interactions
@@ -72,6 +76,18 @@ def model_looks(model: str) -> tuple[str, str, str]:
     return MODEL_LOOKS.get(model, (model, GREY, "o"))
 
 
+def percent(result: Result) -> str:
+    """The MPR of a model as text."""
+    return f"{result.metrics['mpr']:.2f}\N{NO-BREAK SPACE}%"
+
+
+def headline(comparison: Comparison) -> str:
+    """Every model's MPR in a sentence, the best first."""
+    best, *others = (f"{model_looks(r.model)[0]} {percent(r)}" for r in comparison.results)
+    then = f", then {', '.join(others)}" if others else ""
+    return f"Lowest test MPR: {best}{then}."
+
+
 @contextmanager
 def canvas(*, rows: int = 1, height: float = 3.0) -> Iterator[tuple[Figure, list[Axes]]]:
     """An empty figure with its axes one below the other, in the style of the report.
@@ -94,8 +110,8 @@ def canvas(*, rows: int = 1, height: float = 3.0) -> Iterator[tuple[Figure, list
 def to_svg(figure: Figure, name: str) -> str:
     """The figure as SVG text for a page; the same figure gives the same text.
 
-    It takes the width and colours of the page and has no background. The name must be unique on
-    the page: ids are made from it.
+    It takes the width and colours of the page, has no background and is described by the figure's
+    label. The name must be unique on the page: ids are made from it.
     """
     import matplotlib as mpl
 
@@ -104,13 +120,13 @@ def to_svg(figure: Figure, name: str) -> str:
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :].strip()  # without the XML declaration
+    svg = svg[svg.index("<svg") + 4 :].strip()  # without the XML declaration
     head, body = svg.split(">", 1)
-    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    head = re.sub(r' ?(width|height)="[^"]*"', "", head)
     body = re.sub(r'<g id="[^"]*"', "<g", body)  # these ids are the same in every figure
     for color, css_name in CSS_NAMES.items():
         body = body.replace(color, f"var(--plot-{css_name}, {color})")
-    return f"{head}>{body}"
+    return f'<svg role="img" aria-label="{escape(str(figure.get_label()))}" {head}>{body}'
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
@@ -123,25 +139,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     metadata = {"Date": None} if kind == ".svg" else {"Software": None}
     with mpl.rc_context({**STYLE, "svg.hashsalt": "cfnade"}):
         figure.savefig(path, dpi=200, metadata=metadata)
-
-
-def contrasting_items(data: Interactions) -> tuple[int, int]:
-    """Pick two popular items for Figure 1: one that people return to, then one they do not.
-
-    Of the tenth of the items with the most users, they have the lowest and the highest share of
-    users with a count of 1; the mean count breaks ties.
-    """
-    item_of, count = data.counts.indices, data.counts.data
-    n_users = np.bincount(item_of, minlength=data.n_items)
-    n_used = np.count_nonzero(n_users)
-    if n_used < 2:
-        raise DataError(f"a contrast needs two items with users, got {n_used}; use more data")
-    popular = np.argsort(-n_users, kind="stable")[: min(max(2, data.n_items // 10), n_used)]
-    n_once = np.bincount(item_of, weights=count == 1, minlength=data.n_items)
-    total = np.bincount(item_of, weights=count, minlength=data.n_items)
-    share_once, mean_count = (sums[popular] / n_users[popular] for sums in (n_once, total))
-    by_loyalty = popular[np.lexsort((-mean_count, share_once))]
-    return int(by_loyalty[0]), int(by_loyalty[-1])
 
 
 def count_histograms(
@@ -168,6 +165,12 @@ def count_histograms(
             axes.set_title(shorten(data.item_label(item), MAX_TITLE, placeholder="..."))
             axes.set_xlabel(f"{count_label} (last bar: {edges[-2] + 0.5:g} or more)")
             axes.set_ylabel(user_label)
+        users = user_label.lower()
+        figure.set_label(
+            f"Histogram of {count_label.lower()} with {data.item_label(item)} by {users}: of "
+            f"{values.size:,} {users} {np.mean(values == 1):.0%} have a count of 1, the median is "
+            f"{np.median(values):g}, the most {values.max():g}."
+        )
         figures.append(figure)
     return figures
 
@@ -189,6 +192,7 @@ def _draw_histogram(axes: Axes, values: NDArray[Any], edges: NDArray[Any]) -> No
 
 def sweep_plot(sweep: Sweep) -> Figure:
     """Draw the paper's Figure 2: test MPR against alpha, with 95 % intervals."""
+    alt = "Test MPR against alpha."
     with canvas() as (figure, [axes]):
         for model in dict.fromkeys(point.model for point in sweep.points):
             points = sorted((p for p in sweep.points if p.model == model), key=lambda p: p.alpha)
@@ -197,12 +201,14 @@ def sweep_plot(sweep: Sweep) -> Figure:
             low, high = zip(*(point.interval for point in points), strict=True)
             axes.fill_between(alphas, low, high, color=color, alpha=0.15, linewidth=0)
             axes.plot(alphas, [p.mpr for p in points], color=color, marker=marker, label=label)
+            alt += f" {label}: {', '.join(f'{p.mpr:.2f} at {p.alpha:g}' for p in points)}."
         axes.set_xscale("log")
         axes.set_xticks(sweep.alphas, [f"{alpha:g}" for alpha in sweep.alphas])
         axes.minorticks_off()
         axes.set_xlabel("alpha (rate of confidence)")
         axes.set_ylabel(MPR_LABEL)
         figure.legend(loc="outside upper left", ncols=3)
+    figure.set_label(alt)
     return figure
 
 
@@ -222,6 +228,7 @@ def comparison_plot(comparison: Comparison) -> Figure:
         axes.grid(axis="y", visible=False)
         axes.margins(x=0.1)
         axes.set_xlabel(MPR_LABEL)
+    figure.set_label(f"Test MPR of each model with its interval. {headline(comparison)}")
     return figure
 
 
@@ -231,10 +238,13 @@ def reliability_plot(calibration: Calibration) -> Figure:
     Every point stands for the same number of held-out items; points on the line are calibrated.
     """
     looks = zip((BLUE, ORANGE, GREY), "osx", strict=True)
+    alt = "Observed share against the predicted probability."
     with canvas(height=3.6) as (figure, [axes]):
         drawn = []
         kinds = reliabilities(calibration).items()
         for (label, found), (color, marker) in zip(kinds, looks, strict=True):
+            shares = ", ".join(f"{observed:.2%} at {p:.2%}" for p, observed in found.points)
+            alt += f" {label.capitalize()}: {shares}."
             points = [point for point in found.points if min(point) > 0]
             if points:
                 axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
@@ -249,6 +259,7 @@ def reliability_plot(calibration: Calibration) -> Figure:
         axes.set_xlabel("Predicted")
         axes.set_ylabel("Observed")
         figure.legend(loc="outside upper left", ncols=3)
+    figure.set_label(alt)
     return figure
 
 

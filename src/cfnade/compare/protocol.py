@@ -96,28 +96,22 @@ class Protocol:
         self.config = config = config or ProtocolConfig()
         self.facts: dict[str, Any] = {**asdict(config), "is_fixed_split": test is not None}
         """The facts of the split, for the record."""
-        if test is None:
-            self._split = self._random_split(data.counts)
-        else:
-            self._split = self._fixed_split(data, test)
-        if self._split.validation.nnz == 0:
+        split = self._random_split(data.counts) if test is None else self._fixed_split(data, test)
+        if split.validation.nnz == 0:
             raise DataError(
                 "no user has enough items for a validation part, so no setting can be chosen: "
                 f"{MIN_ITEMS} must be left after the test is held out; use more data"
             )
         for part in ("train", "validation", "test"):
-            self.facts[f"n_{part}_pairs"] = int(getattr(self._split, part).nnz)
-        self.facts["n_test_users"] = int(np.count_nonzero(np.diff(self._split.test.indptr)))
-        self.known = self._split.known
+            self.facts[f"n_{part}_pairs"] = int(getattr(split, part).nnz)
+        self.facts["n_test_users"] = int(np.count_nonzero(np.diff(split.test.indptr)))
+        self.known, self._test = split.known, split.test
         """Train and validation together, for the final fit, (n_users, n_items)."""
         self.relative_rating: RelativeRating | None = None
         """Distributions that every model must use; None lets each fit its own."""
         if config.ratings_from == "all":
-            everything = as_count_matrix(self.known + self._split.test)
-            self.relative_rating = RelativeRating().fit(everything)
-        self.validation = Validation(
-            self._split.train, self._split.validation, self.relative_rating
-        )
+            self.relative_rating = RelativeRating().fit(as_count_matrix(self.known + self._test))
+        self.validation = Validation(split.train, split.validation, self.relative_rating)
         """The data to choose settings on."""
 
     def _random_split(self, counts: CountMatrix) -> Split:
@@ -166,7 +160,9 @@ class Protocol:
         self.facts["validation_by"] = by
         is_tested = np.diff(held_out.indptr) > 0  # (n_users,)
         if by == "sessions":
-            self.facts["validation_share"] = _share_of(data.counts, aligned.counts, is_tested)
+            n_in_session = np.diff(aligned.counts.indptr)[is_tested].sum()
+            n_items = np.diff(as_count_matrix(data.counts + aligned.counts).indptr)[is_tested].sum()
+            self.facts["validation_share"] = min(float(n_in_session / n_items), 0.5)
         train, validation = hold_out(
             data.counts,
             share=self.facts["validation_share"],
@@ -183,15 +179,15 @@ class Protocol:
         return evaluate(
             scorer,
             self.known,
-            self._split.test,
-            ratings.transform(self._split.test),
+            self._test,
+            ratings.transform(self._test),
             candidates=self.config.candidates,
             rng=self.config.seed,
         )
 
     def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration:
         """Judge the probabilities of a final model, on items not in the histories."""
-        unseen = without_overlap(self.known, self._split.test)
+        unseen = without_overlap(self.known, self._test)
         return judge_probabilities(scorer, calibrator, self.known, unseen, rng=self.config.seed)
 
 
@@ -202,13 +198,6 @@ def _split_by(train: CountMatrix, test: CountMatrix, n_overlap: int) -> HoldOutB
     repeated = [float((part.data > 1).mean()) for part in (train, test)]
     has_single_events = repeated[0] < 1.0 - A_FEW
     return "sessions" if has_single_events and repeated[0] > A_FEW >= repeated[1] else "events"
-
-
-def _share_of(train: CountMatrix, test: CountMatrix, is_tested: NDArray[np.bool_]) -> float:
-    """The session's share of the items of tested users, at most a half."""
-    n_in_session = np.diff(test.indptr)[is_tested].sum()
-    n_items = np.diff(as_count_matrix(train + test).indptr)[is_tested].sum()
-    return min(float(n_in_session / n_items), 0.5)
 
 
 def _users_to_validate(

@@ -46,7 +46,7 @@ def cfnade(
     `start` are settings that differ from the recipe; the values at the start must be in the grid.
     """
     return Contender(
-        _make_cfnade,
+        lambda **settings: ImplicitCFNADE().set_params(**settings),
         {"recipe": recipe, **(start or {})},
         grid,
         fixed={"random_state": seed},
@@ -54,10 +54,6 @@ def cfnade(
         final={"validation_share": 0.0},  # for the number of epochs found in the search
         search_by=_search_cfnade,
     )
-
-
-def _make_cfnade(**settings: Any) -> ImplicitCFNADE:
-    return ImplicitCFNADE().set_params(**settings)
 
 
 def _search_cfnade(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -42,23 +42,16 @@ REMARKS = """Found by cfnade tune. Every fit finds its own number of epochs and 
 To use it: cfnade fit DATA --settings THIS --out MODEL"""
 
 
-class Range(NamedTuple):
-    """Any number between two; `is_log` draws factors rather than differences."""
-
-    low: float
-    high: float
-    is_log: bool = False
-
-
-SPACE: Mapping[str, Range | list[Any]] = {
-    "alpha": Range(1.0, 300.0, is_log=True),
-    "item_l2": Range(0.01, 3.0, is_log=True),
-    "learning_rate": Range(1e-3, 2e-2, is_log=True),
-    "recipe__context_share": Range(0.2, 0.8),
+SPACE: Mapping[str, dict[str, Any] | list[Any]] = {
+    "alpha": {"low": 1.0, "high": 300.0, "log": True},
+    "item_l2": {"low": 0.01, "high": 3.0, "log": True},
+    "learning_rate": {"low": 1e-3, "high": 2e-2, "log": True},
+    "recipe__context_share": {"low": 0.2, "high": 0.8},
     "n_hidden": [64, 128, 256, 512],
 }
-"""The searched settings. Others keep the recipe's value: a fit finds its epochs and readout, and
-smaller batches only trade time for accuracy."""
+"""The searched settings: ranges (`log` draws factors rather than differences) or choices. Others
+keep the recipe's value: a fit finds its epochs and readout, and smaller batches only trade time
+for accuracy."""
 
 
 @dataclass(frozen=True)
@@ -193,14 +186,14 @@ def in_space(name: str, value: Any) -> bool:
     space = SPACE[name]
     if isinstance(space, list):
         return value in space
-    return isinstance(value, (int, float)) and space.low <= value <= space.high
+    return isinstance(value, (int, float)) and space["low"] <= value <= space["high"]
 
 
 def _suggest(trial: Trial, name: str) -> Any:
     space = SPACE[name]
     if isinstance(space, list):
         return trial.suggest_categorical(name, space)
-    value = trial.suggest_float(name, space.low, space.high, log=space.is_log)
+    value = trial.suggest_float(name, **space)
     return float(f"{value:.3g}")  # three digits read well in a file
 
 
