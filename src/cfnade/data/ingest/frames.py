@@ -24,9 +24,20 @@ def frame_rows(frame: Any) -> RowSource | None:
     """The rows of a pandas, polars or Arrow frame; None for anything else."""
     libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
     if "pandas" in libraries and hasattr(frame, "columns"):
-        return Pandas(frame)
+        names = [str(name) for name in frame.columns]
+
+        def take(wanted: Sequence[str]) -> list[Any]:  # by position: names may repeat
+            return [frame.iloc[:, names.index(name)] for name in wanted]
+
+        return Frame("the pandas frame", names, take, _number_pandas)
     if "polars" in libraries and hasattr(frame, "lazy"):
-        return Polars(frame)
+        lazy = frame.lazy()  # computed once: it may reorder its rows at each read
+        return Frame(
+            "the polars frame",
+            lazy.collect_schema().names(),
+            lambda wanted: lazy.select(wanted).collect().get_columns(),
+            _number_polars,
+        )
     if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
         return None
     kind = type(frame).__name__
@@ -44,72 +55,39 @@ def frame_rows(frame: Any) -> RowSource | None:
 
 
 @dataclass(frozen=True)
-class Pandas:
-    """Rows of a pandas frame."""
+class Frame:
+    """Rows of a pandas or polars frame."""
 
-    frame: Any
+    label: str
+    columns: Sequence[str]
+    take: Callable[[Sequence[str]], Sequence[Any]]
+    """The columns of these names."""
 
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return [str(name) for name in self.frame.columns]
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Number the ids and register all values."""
-        # By position: names may be of any type, and repeat.
-        columns = {r: self.frame.iloc[:, self.columns.index(c)] for r, c in roles.items()}
-        return _scan("the pandas frame", connection, roles, columns, _number_pandas)
-
-
-@dataclass(frozen=True)
-class Polars:
-    """Rows of a polars frame, perhaps lazy."""
-
-    frame: Any
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return list(self.frame.lazy().collect_schema().names())
+    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]]
+    """From a column of ids, each row's place among the sorted ids, -1 if missing; and those."""
 
     def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
         """Number the ids and register all values."""
-        # Computed once: a lazy frame may reorder its rows at each read.
-        frame = self.frame.lazy().select(list(roles.values())).collect()
-        columns = {role: frame.get_column(column) for role, column in roles.items()}
-        return _scan("the polars frame", connection, roles, columns, _number_polars)
-
-
-def _scan(
-    label: str,
-    connection: Connection,
-    roles: Mapping[str, str],
-    columns: Mapping[str, Any],
-    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]],
-) -> Scan:
-    """Register columns by role; `number` turns ids into their places among the sorted ids."""
-    arrays, coded_ids = {}, {}
-    for role, column in columns.items():
-        if role not in ID_ROLES:
-            arrays[role] = np.ascontiguousarray(column.to_numpy())
-            continue
-        try:
-            arrays[role], coded_ids[role] = number(column)
-        except TypeError as error:  # lists, for example
-            raise DataError(
-                f"the values of column {roles[role]!r} cannot serve as {role} ids: {error}; "
-                "use numbers or text"
-            ) from error
-    connection.register(NAME_IN_DUCKDB, arrays)
-    selected = ", ".join(
-        f'nullif("{role}", -1) AS "{role}"' if role in coded_ids else f'"{role}"' for role in arrays
-    )
-    query = f"SELECT {selected} FROM {NAME_IN_DUCKDB}"
-    return Scan(query, {label: query}, coded_ids=coded_ids)
+        arrays, coded_ids, selected = {}, {}, []
+        for role, column in zip(roles, self.take(list(roles.values())), strict=True):
+            if role not in ID_ROLES:
+                arrays[role] = np.ascontiguousarray(column.to_numpy())
+                selected.append(quote_name(role))
+                continue
+            try:
+                arrays[role], coded_ids[role] = self.number(column)
+            except TypeError as error:  # lists, for example
+                raise DataError(
+                    f"the values of column {roles[role]!r} cannot serve as {role} ids: {error}; "
+                    "use numbers or text"
+                ) from error
+            selected.append(f'nullif("{role}", -1) AS "{role}"')
+        connection.register(NAME_IN_DUCKDB, arrays)
+        query = f"SELECT {', '.join(selected)} FROM {NAME_IN_DUCKDB}"
+        return Scan(query, {self.label: query}, coded_ids=coded_ids)
 
 
 def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Each row's place among the sorted ids, -1 if missing, and those ids."""
     codes, found = series.array.factorize()  # a series may convert objects
     ids: NDArray[Any] = found.to_numpy()
     try:
@@ -123,7 +101,6 @@ def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def _number_polars(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Each row's place among the sorted ids, -1 if missing, and those ids."""
     kind = series.dtype
     if kind.is_nested() or str(kind) == "Object":
         raise TypeError(f"they are of type {kind}")
