@@ -135,32 +135,28 @@ class RelativeRating:
         The other has the same items in the same order, and perhaps further ones at the end. A user
         in both counts as two watchers.
         """
-        self._check_same_items(more)
+        return self._with_items_from(0, more)
+
+    def followed_by(self, more: RelativeRating) -> RelativeRating:
+        """These distributions, followed by those of the other's further items."""
+        return self._with_items_from(self.n_items_, more)
+
+    def _with_items_from(self, first: int, more: RelativeRating) -> RelativeRating:
+        """Add the other's watchers of the items from the first one on."""
+        if more.n_items_ < self.n_items_:
+            raise DataError(
+                f"expected distributions of at least {self.n_items_} items, got {more.n_items_}"
+            )
+        start = more.item_starts_[first]
         item, count, n_watchers = (
-            np.concatenate(parts) for parts in zip(self.entries(), more.entries(), strict=True)
+            np.concatenate([own, others[start:]])
+            for own, others in zip(self.entries(), more.entries(), strict=True)
         )
         values = np.unique(count)
         keys = _keys(item, np.searchsorted(values, count), values.size)
         distinct, place = np.unique(keys, return_inverse=True)
         n_together = np.bincount(place, n_watchers).astype(np.int64)
         return self.from_distributions(*_distributions(distinct, n_together, values, more.n_items_))
-
-    def followed_by(self, more: RelativeRating) -> RelativeRating:
-        """These distributions, followed by those of the other's further items."""
-        self._check_same_items(more)
-        n_entries, first = self.distinct_counts_.size, more.item_starts_[self.n_items_]
-        further = more.item_starts_[self.n_items_ + 1 :] - first + n_entries
-        return self.from_distributions(
-            np.concatenate([self.item_starts_, further]),
-            np.concatenate([self.distinct_counts_, more.distinct_counts_[first:]]),
-            np.concatenate([self.n_watchers_up_to_, more.n_watchers_up_to_[first:]]),
-        )
-
-    def _check_same_items(self, more: RelativeRating) -> None:
-        if more.n_items_ < self.n_items_:
-            raise DataError(
-                f"expected distributions of at least {self.n_items_} items, got {more.n_items_}"
-            )
 
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """Item, count and number of watchers with exactly that count, (n_entries,) each."""
