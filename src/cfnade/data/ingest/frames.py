@@ -7,7 +7,7 @@ returned unchanged, and pyarrow is not needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,22 +29,24 @@ def frame_rows(frame: Any) -> RowSource | None:
         def take(wanted: Sequence[str]) -> list[Any]:  # by position: names may repeat
             return [frame.iloc[:, names.index(name)] for name in wanted]
 
-        return Frame("the pandas frame", names, take, _number_pandas)
+        scan = partial(_scan_frame, "the pandas frame", take, _number_pandas)
+        return RowSource(names, scan)
     if "polars" in libraries and hasattr(frame, "lazy"):
-        lazy = frame.lazy()  # computed once: it may reorder its rows at each read
-        return Frame(
-            "the polars frame",
-            lazy.collect_schema().names(),
-            lambda wanted: lazy.select(wanted).collect().get_columns(),
-            _number_polars,
-        )
+        lazy = frame.lazy()
+
+        def compute(wanted: Sequence[str]) -> list[Any]:  # once: it may reorder rows at each read
+            return list(lazy.select(wanted).collect().get_columns())
+
+        scan = partial(_scan_frame, "the polars frame", compute, _number_polars)
+        return RowSource(lazy.collect_schema().names(), scan)
     if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
         return None
     kind = type(frame).__name__
     try:
         import pyarrow
 
-        return Arrow(pyarrow.table(frame))
+        table = pyarrow.table(frame)
+        return RowSource(table.column_names, partial(_scan_arrow, table))
     except ImportError as error:
         raise DataError(f"reading {kind} needs pyarrow; pip install pyarrow") from error
     except (TypeError, ValueError) as error:  # an array or a column, for example
@@ -54,37 +56,34 @@ def frame_rows(frame: Any) -> RowSource | None:
         ) from error
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Rows of a pandas or polars frame."""
+def _scan_frame(
+    label: str,
+    take: Callable[[Sequence[str]], Sequence[Any]],
+    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]],
+    connection: Connection,
+    roles: Mapping[str, str],
+) -> Scan:
+    """Register the values of the columns that `take` gives by name, after numbering the ids.
 
-    label: str
-    columns: Sequence[str]
-    take: Callable[[Sequence[str]], Sequence[Any]]
-    """The columns of these names."""
-
-    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]]
-    """From a column of ids, each row's place among the sorted ids, -1 if missing; and those."""
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Number the ids and register all values."""
-        arrays, coded_ids, selected = {}, {}, []
-        for role, column in zip(roles, self.take(list(roles.values())), strict=True):
-            if role not in ID_ROLES:
-                arrays[role] = np.ascontiguousarray(column.to_numpy())
-                selected.append(quote_name(role))
-                continue
-            try:
-                arrays[role], coded_ids[role] = self.number(column)
-            except TypeError as error:  # lists, for example
-                raise DataError(
-                    f"the values of column {roles[role]!r} cannot serve as {role} ids: {error}; "
-                    "use numbers or text"
-                ) from error
-            selected.append(f'nullif("{role}", -1) AS "{role}"')
-        connection.register(NAME_IN_DUCKDB, arrays)
-        query = f"SELECT {', '.join(selected)} FROM {NAME_IN_DUCKDB}"
-        return Scan(query, {self.label: query}, coded_ids=coded_ids)
+    `number` gives each row's place among the sorted ids, -1 if missing, and those ids.
+    """
+    arrays, coded_ids, selected = {}, {}, []
+    for role, column in zip(roles, take(list(roles.values())), strict=True):
+        if role not in ID_ROLES:
+            arrays[role] = np.ascontiguousarray(column.to_numpy())
+            selected.append(quote_name(role))
+            continue
+        try:
+            arrays[role], coded_ids[role] = number(column)
+        except TypeError as error:  # lists, for example
+            raise DataError(
+                f"the values of column {roles[role]!r} cannot serve as {role} ids: {error}; "
+                "use numbers or text"
+            ) from error
+        selected.append(f'nullif("{role}", -1) AS "{role}"')
+    connection.register(NAME_IN_DUCKDB, arrays)
+    query = f"SELECT {', '.join(selected)} FROM {NAME_IN_DUCKDB}"
+    return Scan(query, {label: query}, coded_ids=coded_ids)
 
 
 def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -115,20 +114,9 @@ def _number_polars(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     return codes, as_objects(ids.to_list())
 
 
-@dataclass(frozen=True)
-class Arrow:
-    """Rows of an Arrow table; DuckDB reads them in place."""
-
-    table: Any
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return list(self.table.column_names)
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Register the columns."""
-        places = [self.columns.index(column) for column in roles.values()]
-        connection.register(NAME_IN_DUCKDB, self.table.select(places).rename_columns(list(roles)))
-        query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
-        return Scan(query, {"the Arrow table": query})
+def _scan_arrow(table: Any, connection: Connection, roles: Mapping[str, str]) -> Scan:
+    """Register the columns of an Arrow table; DuckDB reads them in place."""
+    places = [table.column_names.index(column) for column in roles.values()]
+    connection.register(NAME_IN_DUCKDB, table.select(places).rename_columns(list(roles)))
+    query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
+    return Scan(query, {"the Arrow table": query})

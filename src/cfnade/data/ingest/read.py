@@ -21,10 +21,10 @@ from cfnade.data.ingest.scan import (
     ID_ROLES,
     INTEGER_TYPES,
     Connection,
-    Files,
     RowSource,
     Scan,
     connect,
+    find_files,
     quote_name,
 )
 from cfnade.data.interactions import Interactions, as_objects
@@ -144,11 +144,11 @@ def read_item_names(
 def open_rows(connection: Connection, source: Any) -> RowSource:
     """Find out what kind of source it is, and its columns."""
     if isinstance(source, str | os.PathLike):
-        return Files.find(connection, source)
+        return find_files(connection, source)
     if rows := frame_rows(source):
         return rows
     if isinstance(source, Iterable) and not isinstance(source, np.ndarray | dict | bytes):
-        return Files.find(connection, source)
+        return find_files(connection, source)
     raise DataError(
         "expected a path, a pandas, polars or Arrow frame, a scipy sparse matrix or Interactions, "
         f"got {type(source).__name__}; wrap a dense array as scipy.sparse.csr_array(array)"
