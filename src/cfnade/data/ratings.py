@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from cfnade.checks import check_at_least
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import ConfigError, DataError
-from cfnade.sklearn_rules import transformer_tags
+from cfnade.sklearn_rules import tags
 
 
 class RelativeRating:
@@ -62,7 +62,7 @@ class RelativeRating:
         return f"{type(self).__name__}()"
 
     def __sklearn_tags__(self) -> Any:
-        return transformer_tags()
+        return tags(is_transformer=True)
 
     @property
     def n_features_in_(self) -> int:

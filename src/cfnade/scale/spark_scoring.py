@@ -7,7 +7,6 @@ workers share the weights; a batch of users at a time goes through `recommend_al
 from __future__ import annotations
 
 import logging
-import shutil
 import tarfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +25,7 @@ from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import as_count_matrix, places_among
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.files import replace_folder
+from cfnade.files import new_folder
 from cfnade.scale.cluster import for_spark, own_folder
 from cfnade.scale.prepared import USERS, Prepared, lists_to_rows, parquet
 from cfnade.scale.source import check_frame
@@ -163,7 +162,6 @@ def _recommend(
 
     out = own_folder(out)
     _check_place(out)
-    new = out.with_name(f".{out.name}-{uuid.uuid4().hex}")
     user_type = histories.schema["user_id"].dataType.simpleString()
     item_type = "bigint" if _are_numbers(catalogue) else "string"
     schema = f"user_id {user_type}, item_id {item_type}, rank int, score float, probability float"
@@ -174,11 +172,8 @@ def _recommend(
     found = histories.mapInArrow(task, schema).observe(
         written, n_users.alias("n_users"), n_rows.alias("n_recommendations")
     )
-    try:
-        found.write.parquet(for_spark(new), compression="zstd")
-        replace_folder(new, out)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    with new_folder(out) as new:
+        found.write.parquet(for_spark(new), mode="overwrite", compression="zstd")
     return written.get
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.data.ingest.scan import quote_text
+from cfnade.data.ingest.scan import connect, quote_text
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.simulation.simulate import SimulatedService, Watched
 from cfnade.errors import DataError
@@ -75,9 +75,7 @@ def write_service(
 
 
 def _write_parquet(columns: dict[str, NDArray[Any]], path: Path) -> None:
-    import duckdb
-
-    place = quote_text(str(path))
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("columns", columns)
+        place = quote_text(str(path))
         connection.execute(f"COPY columns TO {place} (FORMAT parquet, COMPRESSION zstd)")
