@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from scipy.sparse import csr_array
 
 from cfnade import Interactions, read_interactions
 from cfnade.compare.protocol import ProtocolConfig
-from cfnade.data.datasets import complete_journey
+from cfnade.data.datasets import write_purchases
 
 METRICS = ("mpr", "ndcg@100", "recall@20")
 
@@ -62,6 +63,14 @@ def with_test_part(name: str) -> Callable[[Path], Parts]:
     )
 
 
+def complete_journey(folder: Path) -> Parts:
+    """The purchases of the embedded data set, read as any event log; needs no file."""
+    with tempfile.TemporaryDirectory(prefix="cfnade-") as scratch:
+        path = Path(scratch) / "purchases.parquet"
+        write_purchases(path)
+        return read_interactions(path, events=True, **FIVE), None
+
+
 def tiny(folder: Path) -> Parts:
     """Three hundred users of four tastes, for `--quick`; needs no file."""
     rng = np.random.default_rng(0)
@@ -80,9 +89,7 @@ SETS = {
     "ml-1m": AccuracySet("MovieLens 1M", whole("ml-1m", count_col="rating", **FIVE)),
     "lastfm-2k": AccuracySet("Last.fm 2K", whole("lastfm-2k", min_user_items=5, min_item_users=3)),
     "online-retail": AccuracySet("Online Retail", whole("online-retail", **FIVE)),
-    "completejourney": AccuracySet(
-        "Complete Journey, product types", lambda folder: (complete_journey(), None)
-    ),
+    "completejourney": AccuracySet("Complete Journey, product types", complete_journey),
     "gowalla-checkins": AccuracySet("Gowalla check-ins", with_test_part("gowalla-checkins")),
     "tafeng": AccuracySet("Ta-Feng", with_test_part("tafeng")),
     "ml-100k": AccuracySet(

@@ -124,7 +124,7 @@ def job(arguments: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
         scored = score_prepared(session, ready, arguments["model"], arguments["out"])
         outcome["score_seconds"] = round(time.perf_counter() - started, 2)
-        outcome["scored"] = vars(scored)
+        outcome["scored"] = scored
     session.stop()
     return outcome
 
@@ -207,7 +207,7 @@ def compare_sizes(folder: Path, service: Path | None, *, quick: bool) -> dict[st
     if service is None:
         service = folder / "service"
         config = ServiceConfig(n_users=n_users)
-        write_service(SimulatedService(config, seed=0), service, oracle_users=0)
+        write_service(SimulatedService(config, seed=0), service)
     (folder / "part").mkdir()
     for path in sorted((service / "interactions").glob("*.parquet"))[: 1 if quick else 2]:
         (folder / "part" / path.name).symlink_to(path.resolve())
@@ -255,7 +255,7 @@ def stream_users(folder: Path, n_users: int) -> dict[str, Any]:
     config = ServiceConfig(n_users=n_users, n_items=n_items, mean_history=5.0, history_spread=0.0)
     started = time.perf_counter()
     service = SimulatedService(config, seed=0)
-    figures = write_service(service, folder / "service", oracle_users=0)
+    figures = write_service(service, folder / "service")
     print(f"simulated in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     del service
     save_untrained(folder / "service", folder / "model", n_hidden)

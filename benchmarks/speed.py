@@ -33,6 +33,7 @@ from cfnade.data.simulation.service_files import write_service
 from cfnade.data.simulation.simulate import ServiceConfig, SimulatedService
 from cfnade.data.splitting import hold_out, sample_users
 from cfnade.metrics.evaluate import evaluate, mean_percentage_ranking
+from cfnade.metrics.oracle import limits
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.training import _Run
 from cfnade.progress import Callbacks
@@ -403,7 +404,7 @@ def main() -> None:
             config = ServiceConfig.sized("paper")
             if options.quick:
                 config = ServiceConfig.sized("paper", n_users=QUICK_USERS)
-            write_service(SimulatedService(config), folder)
+            write_service(SimulatedService(config), folder, limits=limits)
         outcome = measure(folder, quick=options.quick)
     out = options.out or (OUTCOME.with_name("speed-quick.json") if options.quick else OUTCOME)
     out.write_text(json.dumps(outcome, indent=1) + "\n")

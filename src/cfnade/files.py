@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,17 +122,13 @@ def map_file(path: Path) -> mmap.mmap:
     Raises:
         ArtifactError: If it is missing, empty, or a link, pipe, device or folder.
     """
-    descriptor = _open_plain(path)
-    try:
-        if os.fstat(descriptor).st_size == 0:  # cannot be mapped
+    with _open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
             raise ArtifactError(f"{path} is empty")
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError, OverflowError) as error:
-        if isinstance(error, ArtifactError):
-            raise
-        raise ArtifactError(f"{path} cannot be read: {error}") from error
-    finally:
-        os.close(descriptor)
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError, OverflowError) as error:
+            raise ArtifactError(f"{path} cannot be read: {error}") from error
 
 
 def read_plain(path: Path, *, at_most: int) -> bytes:
@@ -142,8 +138,7 @@ def read_plain(path: Path, *, at_most: int) -> bytes:
         ArtifactError: If it is missing, larger than `at_most` bytes, or a link, pipe, device or
             folder.
     """
-    descriptor = _open_plain(path)
-    with os.fdopen(descriptor, "rb") as file:
+    with _open_plain(path) as file:
         try:
             content = file.read(at_most + 1)
         except OSError as error:
@@ -153,7 +148,7 @@ def read_plain(path: Path, *, at_most: int) -> bytes:
     return content
 
 
-def _open_plain(path: Path) -> int:
+def _open_plain(path: Path) -> BinaryIO:
     """Open a regular file: a link may lead anywhere, a pipe may never end."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -167,7 +162,7 @@ def _open_plain(path: Path) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ArtifactError(f"{path} is not a plain file")
-    return descriptor
+    return os.fdopen(descriptor, "rb")
 
 
 def parse_json(content: bytes) -> Any:
@@ -189,9 +184,9 @@ def parse_json(content: bytes) -> Any:
             json.dumps(parsed, ensure_ascii=False).encode()
     except RecursionError:
         raise ArtifactError("JSON nested too deep") from None
+    except ArtifactError:
+        raise
     except ValueError as error:
-        if isinstance(error, ArtifactError):
-            raise
         raise ArtifactError(f"invalid JSON: {error}") from error
     return parsed
 

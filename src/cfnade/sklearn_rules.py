@@ -19,21 +19,18 @@ def representation(estimator: Any) -> str:
     return f"{type(estimator).__name__}({', '.join(changed)})"
 
 
-def tags() -> Any:
-    """The input: sparse counts, never negative, and no target."""
-    from sklearn.utils import InputTags, Tags, TargetTags  # only scikit-learn calls this
+def tags(*, is_transformer: bool = False) -> Any:
+    """The input: sparse counts, never negative, and no target; a transformer returns float64."""
+    from sklearn.utils import (  # only sklearn calls this
+        InputTags,
+        Tags,
+        TargetTags,
+        TransformerTags,
+    )
 
     return Tags(
         estimator_type=None,
         target_tags=TargetTags(required=False),
         input_tags=InputTags(sparse=True, positive_only=True),
+        transformer_tags=TransformerTags(preserves_dtype=[]) if is_transformer else None,
     )
-
-
-def transformer_tags() -> Any:
-    """The same for a transformer, whose output is float64."""
-    from sklearn.utils import TransformerTags
-
-    of_all = tags()
-    of_all.transformer_tags = TransformerTags(preserves_dtype=[])
-    return of_all

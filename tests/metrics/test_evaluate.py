@@ -230,9 +230,9 @@ def test_nothing_held_out_is_refused(worked) -> None:
 
 
 def test_options_without_meaning_are_refused(worked) -> None:
-    with pytest.raises(ConfigError, match="'unseen' or 'all', got 'some'"):
+    with pytest.raises(ConfigError, match="candidates must be one of unseen, all; got 'some'"):
         evaluate(*worked, candidates="some")
-    with pytest.raises(ConfigError, match="at least 1 user, got 0"):
+    with pytest.raises(ConfigError, match="block_size must be at least 1, got 0"):
         evaluate(*worked, block_size=0)
 
 

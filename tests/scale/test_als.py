@@ -35,7 +35,7 @@ def test_the_users_factors_are_those_of_spark(spark, counts):
     imf = IMFSpark(**SETTINGS, session=lambda: spark).fit(counts)
     ratings = imf.relative_rating_.transform(counts)
     own = imf.user_factors(ratings)
-    model = imf._als(spark, ratings)
+    model = imf._als(ratings)
     of_items = {row["id"]: row["features"] for row in model.itemFactors.collect()}
     for item, factors in of_items.items():
         np.testing.assert_allclose(imf.item_factors_[item], factors, rtol=1e-6)

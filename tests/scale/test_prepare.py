@@ -5,11 +5,11 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest.columns import Columns
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import Prepared, parquet
-from cfnade.scale.source import Columns
 from tests.scale.shards_on_disk import n_held_alone
 
 pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]

@@ -15,7 +15,6 @@ from cfnade.scale.source import (
     TEST,
     VALIDATION,
     distributions_query,
-    run_query,
     split_query,
 )
 from tests.scale.shards_on_disk import n_held_alone
@@ -29,6 +28,11 @@ def relative_rating_query(pairs):
         "SELECT user_id, item_id, n, "
         f"cume_dist() OVER (PARTITION BY item_id ORDER BY n) AS rating FROM {pairs}"
     )
+
+
+def run_query(frame, query):
+    """As `prepare` does."""
+    return frame.sparkSession.sql(query("{pairs}"), pairs=frame)
 
 
 @pytest.fixture(scope="module")

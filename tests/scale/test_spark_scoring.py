@@ -13,7 +13,7 @@ from cfnade.data.ingest import read_interactions
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.prepared import Prepared
-from cfnade.scale.spark_scoring import ScoringOptions, score, score_prepared
+from cfnade.scale.spark_scoring import score, score_prepared
 from tests.scale.cluster import Cluster
 from tests.scale.processes import start
 
@@ -61,8 +61,8 @@ def test_the_cluster_recommends_what_one_machine_does_to_the_last_id(spark, mode
     scored = score(frame, model, tmp_path / "out", partitions=5)
     expected = alone(model, plays, tmp_path / "alone.parquet")
     assert_same(rows_of(tmp_path / "out"), expected)
-    assert (scored.n_users, scored.n_unknown_pairs) == (len(expected), 0)
-    assert scored.n_recommendations == sum(len(items) for items, _ in expected.values())
+    assert (scored["n_users"], scored["n_unknown_pairs"]) == (len(expected), 0)
+    assert scored["n_recommendations"] == sum(len(items) for items, _ in expected.values())
 
 
 def test_filters_mean_the_same(spark, model, plays, tmp_path):
@@ -74,7 +74,7 @@ def test_filters_mean_the_same(spark, model, plays, tmp_path):
     known = set(ImplicitCFNADE.load(model).catalogue_.ids.tolist())
     filters["items"] = [item for item in filters["items"] if item in known]
     frame = spark.read.parquet(str(plays))
-    score(frame, model, tmp_path / "out", ScoringOptions(3, **filters), partitions=2)
+    score(frame, model, tmp_path / "out", {"n": 3, **filters}, partitions=2)
     expected = alone(model, plays, tmp_path / "alone.parquet", n=3, **filters)
     assert_same(rows_of(tmp_path / "out"), expected)
 
@@ -106,7 +106,7 @@ def test_items_that_the_model_lacks_are_left_out_and_counted(spark, model, plays
     table = spark.read.parquet(str(plays))
     strange = spark.createDataFrame([("u0001", "radio", 3), ("new", "radio", 1)], table.schema)
     scored = score(table.union(strange), model, tmp_path / "out", partitions=2)
-    assert scored.n_unknown_pairs == 2
+    assert scored["n_unknown_pairs"] == 2
     found = rows_of(tmp_path / "out")
     assert len(found.pop("new")[0]) == 10  # nothing is known of them: what an empty history gets
     assert_same(found, alone(model, plays, tmp_path / "alone.parquet"))
@@ -120,7 +120,7 @@ def test_a_default_file_system_elsewhere_changes_nothing(spark, model, prepared,
         scored = score_prepared(spark, prepared, model, tmp_path / "out")
     finally:
         spark.conf.unset("fs.defaultFS")
-    assert scored.n_users == len(rows_of(tmp_path / "out")) == 400
+    assert scored["n_users"] == len(rows_of(tmp_path / "out")) == 400
 
 
 def test_an_executor_that_comes_after_scoring_finds_what_it_asks_for(
@@ -154,11 +154,10 @@ def test_only_recommendations_are_replaced_and_a_failed_job_can_be_tried_again(
     before = rows_of(out)
     with pytest.raises(Exception, match="nothing of the kind"):
         # The model lacks this item, which only the tasks find out.
-        score_prepared(
-            spark, prepared, model, out, ScoringOptions(3, filter_items=["nothing of the kind"])
-        )
+        asked = {"n": 3, "filter_items": ["nothing of the kind"]}
+        score_prepared(spark, prepared, model, out, asked)
     assert_same(rows_of(out), before)
-    score_prepared(spark, prepared, model, out, ScoringOptions(3))
+    score_prepared(spark, prepared, model, out, {"n": 3})
     assert {len(items) for items, _ in rows_of(out).values()} == {3}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

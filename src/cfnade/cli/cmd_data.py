@@ -10,6 +10,7 @@ import typer
 from cfnade.cli import console, options
 from cfnade.data.simulation.service_files import write_service
 from cfnade.data.simulation.simulate import SIZES, ServiceConfig, SimulatedService
+from cfnade.metrics.oracle import limits
 from cfnade.progress import progress_bar
 
 commands = typer.Typer(
@@ -50,6 +51,7 @@ def simulate_command(
         summary = write_service(
             SimulatedService(config, seed=seed),
             out,
+            limits=limits,
             progress=lambda done: progress.update(task, completed=done),
         )
     console.report(console.facts_table(str(out), summary), summary, json_file)

@@ -20,7 +20,7 @@ from cfnade.scale.cluster import format_of, own_folder, read_frame, spark_errors
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import SUMMARY
 from cfnade.scale.shard_training import train_on_spark, train_prepared
-from cfnade.scale.spark_scoring import PARTITIONS, ScoringOptions, score, score_prepared
+from cfnade.scale.spark_scoring import PARTITIONS, score, score_prepared
 from cfnade.storage.folder import check_place
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def score_command(
     """Recommend for all users of a table, on Spark."""
     out = own_folder(out)
     known = ModelOnDisk(model)
-    asked = ScoringOptions(n, **known.filters(exclude, only, include_seen=include_seen))
+    asked = {"n": n, **known.filters(exclude, only, include_seen=include_seen)}
     with spark.session() as session:
         if (Path(data) / SUMMARY).exists():
             if columns != options.ColumnOptions():
@@ -206,7 +206,7 @@ def score_command(
             scored = score(
                 frame, model, out, asked, columns, from_text=is_text, partitions=partitions
             )
-    facts: dict[str, Any] = {"folder": str(out), **vars(scored)}
+    facts: dict[str, Any] = {"folder": str(out), **scored}
     console.report(console.facts_table("recommendations", facts), facts, json_file)
 
 

@@ -15,10 +15,10 @@ import typer
 
 from cfnade.compare.protocol import ProtocolConfig
 from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
 from cfnade.fit import settings as settings_file
-from cfnade.scale.source import Columns
 
 Command = Callable[..., None]
 

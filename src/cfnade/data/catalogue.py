@@ -167,17 +167,15 @@ class Catalogue:
         self, pairs: list[tuple[Any, float]], unknown: Unknown, what: str, least: float = 0.0
     ) -> CountMatrix:
         """Values by item id as a row, (1, n_items)."""
-        self._report_unknown([i for i, _ in pairs if i not in self.column_of], unknown)
-        known = [(self.column_of[item], value) for item, value in pairs if item in self.column_of]
+        columns = self.columns([item for item, _ in pairs], unknown=unknown)
+        known = [value for item, value in pairs if item in self.column_of]
         try:
-            values = np.array([value for _, value in known], dtype=np.float64)
+            values = np.array(known, dtype=np.float64)
         except (TypeError, ValueError):
             raise DataError(f"the {what} must be numbers") from None
         if not (np.isfinite(values) & (values >= least)).all():
             raise DataError(f"the {what} must be finite and at least {least:g}")
-        columns = [column for column, _ in known]
-        rows = np.zeros(len(columns), dtype=np.int64)
-        return as_count_matrix(csr_array((values, (rows, columns)), (1, len(self))))
+        return as_count_matrix(csr_array((values, columns, [0, len(columns)]), (1, len(self))))
 
     def _examples(self, data: Interactions) -> str:
         """One id of a table and one of this catalogue, for messages."""

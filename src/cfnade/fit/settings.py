@@ -19,7 +19,7 @@ from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.checks import check_choice, check_share, check_whole
 from cfnade.data.splitting import HoldOutBy, check_hold_out_by
 from cfnade.errors import ConfigError, DataError
-from cfnade.metrics.formulas import metric_functions
+from cfnade.metrics.formulas import metric_function
 from cfnade.model.config import (
     Activation,
     BiasStart,
@@ -146,7 +146,7 @@ class FitSettings:
         check_share(validation_share=self.validation_share)
         check_hold_out_by("validation_by", self.validation_by)
         if self.choose_by is not None:
-            metric_functions([self.choose_by])  # refuses unknown names
+            metric_function(self.choose_by)  # refuses unknown names
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> FitSettings:

@@ -18,7 +18,7 @@ from cfnade.metrics.formulas import (
     Progress,
     UserSums,
     cost_of,
-    metric_functions,
+    metric_function,
     place_held_out,
 )
 from cfnade.scorer import Scorer
@@ -68,7 +68,7 @@ def evaluate(
         held_out: Counts that it must find, (n_users, n_items).
         relevance: Relative rating of every held-out pair, the weights gamma of Eq. 15,
             (n_users, n_items).
-        metrics: Names, see `metric_functions`.
+        metrics: Names, see `metric_function`.
         candidates: Rank items that are not in the user's history, or all items.
         block_size: Users scored at once; by default 16 MiB of scores.
         n_bootstrap: Resamples of users for the 95 % intervals; 0 for none.
@@ -83,7 +83,7 @@ def evaluate(
             is in the histories (with candidates "unseen"), or the scores cannot be ranked.
         ConfigError: If an option is invalid.
     """
-    functions = metric_functions(metrics)
+    functions = {name: metric_function(name) for name in metrics}
     histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
     gamma = _weights_of_pairs(held_out, relevance)
     users = np.flatnonzero(np.diff(held_out.indptr))

@@ -7,14 +7,15 @@ average rank in MPR, and for nDCG what scikit-learn's `ndcg_score` does by defau
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.checks import check_at_least, check_choice
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.splitting import overlap
 from cfnade.errors import ConfigError, DataError
@@ -118,10 +119,8 @@ def count_above_and_tied(
 
 
 def _check(histories: CountMatrix, held_out: CountMatrix, candidates: str, block_size: int) -> None:
-    if candidates not in ("unseen", "all"):
-        raise ConfigError(f"candidates must be 'unseen' or 'all', got {candidates!r}")
-    if block_size < 1:
-        raise ConfigError(f"block_size must be at least 1 user, got {block_size}")
+    check_choice("candidates", candidates, get_args(Candidates))
+    check_at_least(1, block_size=block_size)
     if histories.shape != held_out.shape:
         raise DataError(
             f"histories are {histories.shape}, held-out counts {held_out.shape}; both need the "
@@ -239,21 +238,17 @@ def ndcg(places: Places, relative_rating: NDArray[np.float64], k: int) -> UserSu
     return _mean_over_users(places.sum_by_user(gain) / ideal)
 
 
-def metric_functions(names: Sequence[str]) -> dict[str, Metric]:
-    """Look up metrics by name: `mpr`, `mpr_unweighted`, `recall@k`, `recall_full@k`, `ndcg@k`.
-
-    Raises:
-        ConfigError: If there is no such metric, or k is not at least 1.
-    """
-    return {name: _metric_function(name) for name in names}
-
-
 def cost_of(name: str, value: float) -> float:
     """A metric's value so that lower is better: MPR as it is, others negative."""
     return value if name.startswith("mpr") else -value
 
 
-def _metric_function(name: str) -> Metric:
+def metric_function(name: str) -> Metric:
+    """Look up a metric: `mpr`, `mpr_unweighted`, `recall@k`, `recall_full@k` or `ndcg@k`.
+
+    Raises:
+        ConfigError: If there is no such metric, or k is not at least 1.
+    """
     of_pairs: dict[str, Metric] = {"mpr": mpr, "mpr_unweighted": mpr_unweighted}
     at_k = {"recall": recall, "recall_full": recall_full, "ndcg": ndcg}
     if not isinstance(name, str):

@@ -10,6 +10,7 @@ settings of one do not carry over to the other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating, check_alpha, confidence
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.scale.cluster import spark_session
-from cfnade.scorer import blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 NAME = "imf-spark"
 """Of the contender, in commands."""
 
-_MOST_BYTES = 64 << 20  # of normal equations to solve at once
 
-
+@dataclass(eq=False)
 class IMFSpark:
     """Scores `x_u . y_i` with item factors from Spark MLlib.
 
@@ -46,33 +45,22 @@ class IMFSpark:
         iterations: Alternations between items and users.
         relative_rating: A fitted one; None fits one on the training counts.
         random_state: Seed of the first factors.
-        session: Returns the Spark session; `spark_session` by default.
+        session: Returns the Spark session.
 
     Attributes:
         relative_rating_: The fitted one.
         item_factors_: (n_items, factors); 0 for items without a like.
     """
 
-    relative_rating_: RelativeRating
-    item_factors_: NDArray[np.float32]
-
-    def __init__(
-        self,
-        factors: int = 256,
-        alpha: float = 30.0,
-        regularization: float = 0.1,
-        iterations: int = 10,
-        relative_rating: RelativeRating | None = None,
-        random_state: int = 0,
-        session: Callable[[], SparkSession] | None = None,
-    ) -> None:
-        self.factors = factors
-        self.alpha = alpha
-        self.regularization = regularization
-        self.iterations = iterations
-        self.relative_rating = relative_rating
-        self.random_state = random_state
-        self.session = session
+    factors: int = 256
+    alpha: float = 30.0
+    regularization: float = 0.1
+    iterations: int = 10
+    relative_rating: RelativeRating | None = None
+    random_state: int = 0
+    session: Callable[[], SparkSession] = spark_session
+    relative_rating_: RelativeRating = field(init=False, repr=False)
+    item_factors_: NDArray[np.float32] = field(init=False, repr=False)
 
     def fit(self, counts: CountMatrix) -> IMFSpark:
         """Learn the item factors on Spark from counts, (n_users, n_items).
@@ -88,15 +76,15 @@ class IMFSpark:
         counts = as_count_matrix(counts)
         self.relative_rating_ = self.relative_rating or RelativeRating().fit(counts)
         ratings = self.relative_rating_.transform(counts)
-        session = (self.session or spark_session)()
         self.item_factors_ = np.zeros((counts.shape[1], self.factors), dtype=np.float32)
-        for item, factors in self._als(session, ratings).itemFactors.toLocalIterator():
+        for item, factors in self._als(ratings).itemFactors.toLocalIterator():
             self.item_factors_[item] = factors
         if not np.isfinite(self.item_factors_).all():
             raise TrainingError("IMF on Spark ended in NaN; raise the regularization")
         return self
 
-    def _als(self, session: SparkSession, ratings: csr_array) -> Any:
+    def _als(self, ratings: csr_array) -> Any:
+        session = self.session()  # raises if there is no Spark
         import pyarrow as pa
         from pyspark.ml.recommendation import ALS
 
@@ -129,19 +117,15 @@ class IMFSpark:
         """
         Y = self.item_factors_.astype(np.float64)
         gram, identity = Y.T @ Y, np.eye(self.factors)
-        found = np.zeros((ratings.shape[0], self.factors))
-        for block in blocks(ratings.shape[0], gram.nbytes // 4, _MOST_BYTES):
-            users = range(block.start, block.stop)
-            left, right = np.empty((len(users), *gram.shape)), np.empty((len(users), self.factors))
-            for place, user in enumerate(users):
-                at = slice(ratings.indptr[user], ratings.indptr[user + 1])
-                c = confidence(ratings.data[at], self.alpha).astype(np.float64)
-                liked = Y[ratings.indices[at]]  # (n_liked, factors)
-                penalty = self.regularization * max(len(liked), 1) * identity
-                left[place] = gram + (liked.T * (c - 1.0)) @ liked + penalty
-                right[place] = c @ liked
-            found[block] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
-        return found.astype(np.float32)
+        found = np.zeros((ratings.shape[0], self.factors), dtype=np.float32)
+        for user in np.flatnonzero(np.diff(ratings.indptr)):
+            at = slice(ratings.indptr[user], ratings.indptr[user + 1])
+            c = confidence(ratings.data[at], self.alpha).astype(np.float64)
+            liked = Y[ratings.indices[at]]  # (n_liked, factors)
+            penalty = self.regularization * len(liked) * identity
+            left = gram + (liked.T * (c - 1.0)) @ liked + penalty
+            found[user] = np.linalg.solve(left, c @ liked)
+        return found
 
 
 def imf_spark(seed: int = 0) -> Contender:

@@ -9,11 +9,11 @@ import json
 import logging
 import shutil
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfnade.checks import check_at_least, check_share
+from cfnade.data.ingest.columns import Columns
 from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import DataError
 from cfnade.scale.cluster import for_spark, own_folder
@@ -23,11 +23,9 @@ from cfnade.scale.source import (
     NEVER,
     TEST,
     VALIDATION,
-    Columns,
     check_frame,
     distributions_query,
     hash_threshold,
-    run_query,
     split_query,
     with_floors,
 )
@@ -95,21 +93,20 @@ def prepare(
         DataError: If the data cannot be used, or the folder holds something else.
         ConfigError: If a setting is invalid.
     """
-    from pyspark.sql import functions as F
-
-    config, out = config or PrepareConfig(), own_folder(out)
+    config, out, session = config or PrepareConfig(), own_folder(out), frame.sparkSession
     _make_room(out)
     checked = check_frame(frame, columns, from_text=from_text)
     pairs = with_floors(checked.pairs(), config.min_user_items, config.min_item_users)
     threshold = hash_threshold(config.validation_users / max(checked.about_n_users, 1))
-    query = partial(
-        split_query,
+    query = split_query(
+        "{pairs}",
         test_share=config.test_share,
         validation_share=config.validation_share,
         validation_threshold=threshold,
         seed=config.seed,
     )
-    split = _written(run_query(pairs, query), out / _STAGE)  # read several times below
+    parts = session.sql(query, pairs=pairs)
+    split = _written(parts, out / _STAGE)  # read several times below
     pairs.unpersist()
     facts = _facts(split)
     if facts["n_pairs"] == 0:
@@ -122,9 +119,10 @@ def prepare(
     code = "CAST(row_number() OVER (ORDER BY item_id) - 1 AS INT) AS code"
     numbered = split.select("item_id").distinct().selectExpr("item_id AS item", code)
     items = _written(numbered.coalesce(1), out / ITEMS)
-    codes = F.broadcast(items.withColumnRenamed("item", "item_id"))
-    known = split.where(F.col("part") == KNOWN)
-    counted = run_query(known, distributions_query).join(codes, "item_id").drop("item_id")
+    codes = items.withColumnRenamed("item", "item_id").hint("broadcast")
+    known = split.where(f"part = {KNOWN}")
+    counted = session.sql(distributions_query("{known}"), known=known)
+    counted = counted.join(codes, "item_id").drop("item_id")
     distributions = _written(counted, out / DISTRIBUTIONS)
     coded = split.join(codes, "item_id").drop("item_id")
     _write_users(_with_ratings(coded, distributions), out / USERS, config.shards)
@@ -159,16 +157,11 @@ def _written(frame: DataFrame, folder: Path) -> DataFrame:
 
 def _facts(split: DataFrame) -> dict[str, Any]:
     """Sizes of the parts, and a checksum independent of the order of rows."""
-    from pyspark.sql import functions as F
-
-    def n_of(*parts: int) -> Column:
-        return F.count_if(F.col("part").isin(*parts))
-
-    row = split.agg(
-        n_of(KNOWN, VALIDATION, TEST).alias("n_pairs"),
-        n_of(VALIDATION).alias("n_validation_pairs"),
-        n_of(TEST).alias("n_test_pairs"),
-        F.bit_xor(F.xxhash64("user_id", "item_id", "n", "part")).alias("checksum"),
+    row = split.selectExpr(
+        f"count_if(part != {NEVER}) AS n_pairs",
+        f"count_if(part = {VALIDATION}) AS n_validation_pairs",
+        f"count_if(part = {TEST}) AS n_test_pairs",
+        "bit_xor(xxhash64(user_id, item_id, n, part)) AS checksum",
     ).first()
     assert row is not None
     facts = row.asDict()
@@ -180,12 +173,10 @@ def _with_ratings(coded: DataFrame, distributions: DataFrame) -> DataFrame:
 
     Neither join sends all watchers of an item to one task.
     """
-    from pyspark.sql import functions as F
-
     table = distributions.select("code", "n", "rating")
     if distributions.count() <= BROADCAST_UP_TO:  # read from the footers of the files
-        table = F.broadcast(table)
-    return coded.where(F.col("part") != NEVER).join(table, ["code", "n"], "left")
+        table = table.hint("broadcast")
+    return coded.where(f"part != {NEVER}").join(table, ["code", "n"], "left")
 
 
 def _write_users(pairs: DataFrame, folder: Path, shards: int) -> None:

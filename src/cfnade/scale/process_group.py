@@ -8,7 +8,6 @@ A, these are the rows in anyone's context.
 from __future__ import annotations
 
 import datetime
-import math
 import os
 import time
 import uuid
@@ -112,10 +111,10 @@ def is_started_again(exchange: Exchange) -> bool:
     return _sums(exchange, n_restarts + n_earlier)[0] > 0
 
 
-def weighted_mean(exchange: Exchange, value: float, weight: float) -> float:
-    """The weighted mean of a value over the processes."""
-    total, weights = _sums(exchange, value * weight, weight)
-    return total / weights if weights else math.nan
+def weighted_mean(exchange: Exchange, total: float, weight: float) -> float:
+    """The mean of weighted values over the processes; `total` is this one's weighted sum."""
+    total, weight = _sums(exchange, total, weight)
+    return total / weight
 
 
 def n_processes() -> int:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,8 @@ from scipy.sparse import vstack
 
 from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.checks import check_at_least
-from cfnade.data.interactions import as_count_matrix
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.plan import FitPlan
@@ -154,10 +154,14 @@ def train_prepared(
         )
         n_bytes = getattr(exchange, "n_bytes", 0) - n_bytes
         n_updates = len(epochs) * plan.training.updates_per_epoch(rows.n_users)
+        test_mpr = None
+        if prepared.summary.get("n_test_pairs"):
+            pieces = prepared.held_out("test", rows.own_paths)
+            test_mpr = _mpr(trained.network, prepared.relative_rating, pieces, exchange)
         outcome = TrainedModel(
             trained.best_epoch,
             trained.epochs[trained.best_epoch - 1].validation_mpr if trained.best_epoch else None,
-            _test_mpr(prepared, rows.own_paths, trained.network, exchange),
+            test_mpr,
             len(trained.epochs) - len(epochs),
             n_bytes / max(1, n_updates),
             trained.epochs[-1].seconds if trained.epochs else 0.0,
@@ -216,7 +220,7 @@ def _check(settings: Mapping[str, Any]) -> None:
 def _validator(prepared: Prepared, exchange: Exchange) -> Validate | None:
     """MPR on the validation part; each process judges its share. None if there is no such part."""
     from cfnade.model.training import Look
-    from cfnade.scale.process_group import n_processes, process_number, weighted_mean
+    from cfnade.scale.process_group import n_processes, process_number
 
     pieces = list(prepared.held_out("validation"))
     if not pieces:
@@ -229,37 +233,26 @@ def _validator(prepared: Prepared, exchange: Exchange) -> Validate | None:
             "prepare with more --validation-users, or with --validation-share 0"
         )
     own = slice(process_number(), None, n_processes())
-    histories, held_out = as_count_matrix(histories[own]), as_count_matrix(held_out[own])
-    ratings = prepared.relative_rating
-    relevance = ratings.transform(held_out)
-    weight = float(relevance.sum())  # MPR is a mean over held-out pairs with these weights
-
-    def validate(network: NumpyNetwork) -> Look:
-        scorer = NetworkScorer(network, ratings)
-        mpr = mean_percentage_ranking(scorer, histories, held_out, relevance)
-        return Look(weighted_mean(exchange, mpr, weight))
-
-    return validate
+    pieces = [(as_count_matrix(histories[own]), as_count_matrix(held_out[own]))]
+    return lambda network: Look(_mpr(network, prepared.relative_rating, pieces, exchange))
 
 
-def _test_mpr(
-    prepared: Prepared, shards: Iterable[Path], network: NumpyNetwork, exchange: Exchange
-) -> float | None:
-    """MPR on the test part; each process judges its own shards."""
+def _mpr(
+    network: NumpyNetwork,
+    ratings: RelativeRating,
+    pieces: Iterable[tuple[CountMatrix, CountMatrix]],
+    exchange: Exchange,
+) -> float:
+    """MPR on the histories and held-out counts of all processes, of which this has some."""
     from cfnade.scale.process_group import weighted_mean
 
-    if not prepared.summary.get("n_test_pairs"):
-        return None
-    ratings = prepared.relative_rating
     scorer, total, weight = NetworkScorer(network, ratings), 0.0, 0.0
-    for histories, held_out in prepared.held_out("test", shards):
+    for histories, held_out in pieces:
         relevance = ratings.transform(held_out)
-        own = float(relevance.sum())
-        if own > 0:
-            total += own * mean_percentage_ranking(scorer, histories, held_out, relevance)
-            weight += own
-    mpr = weighted_mean(exchange, total / weight if weight else 0.0, weight)
-    return None if math.isnan(mpr) else mpr  # NaN: all held-out items are new to the model
+        own = float(relevance.sum())  # MPR is a mean over held-out pairs with these weights
+        total += own * mean_percentage_ranking(scorer, histories, held_out, relevance)
+        weight += own
+    return weighted_mean(exchange, total, weight)
 
 
 def _artifact(

@@ -43,18 +43,14 @@ class ShardedRows:
                 f"prepare with --shards {n_processes} or more"
             )
         self.sizes = np.array([parquet().read_metadata(path).num_rows for path in shards])
-        if self.sizes.sum() != prepared.summary["n_users"]:
+        self.n_users = int(self.sizes.sum())  # of all processes
+        if self.n_users != prepared.summary["n_users"]:
             raise DataError(
-                f"the shards of {prepared.folder} hold {self.sizes.sum():,} users, expected "
+                f"the shards of {prepared.folder} hold {self.n_users:,} users, expected "
                 f"{prepared.summary['n_users']:,}; prepare the data again"
             )
         self.first, self.end = (len(shards) * k // n_processes for k in (process, process + 1))
         self.own_paths = shards[self.first : self.end]
-
-    @property
-    def n_users(self) -> int:
-        """Number of users of all processes."""
-        return int(self.sizes.sum())
 
     @property
     def n_watchers(self) -> NDArray[np.integer]:

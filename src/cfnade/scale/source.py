@@ -6,35 +6,24 @@ the columns `user_id`, `item_id` and `n`, the count.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cfnade.checks import check_at_least
-from cfnade.data.ingest.columns import choose_columns
+from cfnade.data.ingest.columns import Columns, choose_columns
 from cfnade.data.ingest.read import EXACT_LIMIT, PLAIN_INTEGER
 from cfnade.data.splitting import MIN_ITEMS
 from cfnade.errors import DataError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 KNOWN, VALIDATION, TEST, NEVER = 0, 1, 2, -1
 """Parts of a split; NEVER is the part of pairs with a count of 0."""
 
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _NUMBERS = _INTEGERS | {"float", "double"}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns hold what, as for `read_interactions`."""
-
-    user_col: str | None = None
-    item_col: str | None = None
-    count_col: str | None = None
-    events: bool | None = None
+_IS_BAD = "number IS NULL OR isnan(number) OR number < 0 OR number = double('infinity')"
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,6 @@ class CheckedFrame:
     total: str
     """SQL of the sum over a group of rows, the same in any order."""
 
-    n_rows: int
     about_n_users: int
     """An estimate: an exact number would need another pass."""
 
@@ -76,14 +64,7 @@ def check_frame(
     """
     from pyspark.sql import functions as F
 
-    named = columns or Columns()
-    roles = choose_columns(
-        frame.columns,
-        user_col=named.user_col,
-        item_col=named.item_col,
-        count_col=named.count_col,
-        events=named.events,
-    )
+    roles = choose_columns(frame.columns, columns or Columns())
     kinds = dict(frame.dtypes)
     chosen = {}
     for role in ("user", "item"):
@@ -101,7 +82,7 @@ def check_frame(
             given = given.cast("string")
         chosen |= {"given": given, "number": given.try_cast("double")}
     rows = frame.select(*(column.alias(name) for name, column in chosen.items()))
-    facts = rows.agg(*_facts(rows)).first()
+    facts = rows.selectExpr(*_figures(with_counts="count" in roles)).first()
     assert facts is not None
     if facts["n_rows"] == 0:
         raise DataError("there are no rows; expected at least one")
@@ -116,41 +97,27 @@ def check_frame(
             # In ascending order, so that the order of the rows makes no difference.
             total = "aggregate(sort_array(collect_list(number)), 0D, (a, b) -> a + b)"
         rows = rows.drop("given")
-    return CheckedFrame(rows, total, int(facts["n_rows"]), int(facts["n_users"]))
+    return CheckedFrame(rows, total, int(facts["n_users"]))
 
 
-def _facts(rows: DataFrame) -> list[Column]:
-    """All figures of the one pass."""
-    from pyspark.sql import functions as F
-
-    facts = [F.count(F.lit(1)).alias("n_rows"), F.approx_count_distinct("user_id").alias("n_users")]
+def _figures(*, with_counts: bool) -> list[str]:
+    """SQL of all figures of the one pass."""
+    figures = ["count(*) AS n_rows", "approx_count_distinct(user_id) AS n_users"]
     for name in ("user_id", "item_id"):
-        as_text = F.col(name).cast("string")
-        is_plain = as_text.rlike(f"^({PLAIN_INTEGER})$") & as_text.try_cast("bigint").isNotNull()
-        facts += [
-            F.count_if(F.col(name).isNull()).alias(f"no_{name}"),
-            F.bool_and(is_plain).alias(f"plain_{name}"),
+        is_plain = f"CAST({name} AS STRING) RLIKE '^({PLAIN_INTEGER})$'"
+        is_plain += f" AND try_cast({name} AS BIGINT) IS NOT NULL"
+        figures += [
+            f"count_if({name} IS NULL) AS no_{name}",
+            f"bool_and({is_plain}) AS plain_{name}",
         ]
-    if "number" in rows.columns:
-        number = F.col("number")
-        facts += [
-            F.count_if(_is_bad(number)).alias("bad_counts"),
-            F.bool_and(number == F.floor(number)).alias("all_whole"),
-            F.sum("number").alias("sum"),
-        ]
-    return facts
-
-
-def _is_bad(number: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return number.isNull() | F.isnan(number) | (number < 0) | (number == F.lit(float("inf")))
+    if with_counts:
+        figures.append(f"count_if({_IS_BAD}) AS bad_counts")
+        figures += ["bool_and(number = floor(number)) AS all_whole", "sum(number) AS sum"]
+    return figures
 
 
 def _refuse_bad_rows(rows: DataFrame, facts: dict[str, int], roles: dict[str, str]) -> None:
     """Raise with the number of bad rows and one of them."""
-    from pyspark.sql import functions as F
-
     for role in ("user", "item"):
         if facts[f"no_{role}_id"]:
             raise DataError(
@@ -158,7 +125,7 @@ def _refuse_bad_rows(rows: DataFrame, facts: dict[str, int], roles: dict[str, st
                 f"{roles[role]!r}; fill it in or drop these rows"
             )
     if facts.get("bad_counts"):
-        one = rows.where(_is_bad(F.col("number"))).first()
+        one = rows.where(_IS_BAD).first()
         assert one is not None
         raise DataError(
             f"{facts['bad_counts']:,} of {facts['n_rows']:,} counts in column {roles['count']!r} "
@@ -201,16 +168,6 @@ def _at_least(pairs: DataFrame, name: str, floor: int) -> DataFrame:
         return pairs
     sizes = pairs.where("n > 0").groupBy(name).count()
     return pairs.join(sizes.where(sizes["count"] >= floor).select(name), name, "left_semi")
-
-
-def run_query(frame: DataFrame, query: Callable[[str], str]) -> DataFrame:
-    """Run SQL, written for the name of a table, on a frame."""
-    table = f"cfnade_{uuid.uuid4().hex}"
-    frame.createOrReplaceTempView(table)
-    try:
-        return frame.sparkSession.sql(query(table))
-    finally:
-        frame.sparkSession.catalog.dropTempView(table)
 
 
 # Queries ----------------------------------------------------------------------------------------

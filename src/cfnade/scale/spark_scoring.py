@@ -7,11 +7,9 @@ workers share the weights; a batch of users at a time goes through `recommend_al
 from __future__ import annotations
 
 import logging
-import shutil
 import tarfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +21,14 @@ from cfnade.answer.all_users import recommend_all
 from cfnade.answer.recommend import Answers
 from cfnade.answer.recommendation_file import COLUMNS, as_columns
 from cfnade.data.catalogue import Catalogue
+from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import as_count_matrix, places_among
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.files import replace_folder
+from cfnade.files import new_folder
 from cfnade.scale.cluster import for_spark, own_folder
 from cfnade.scale.prepared import USERS, Prepared, lists_to_rows, parquet
-from cfnade.scale.source import Columns, check_frame
+from cfnade.scale.source import check_frame
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -41,38 +40,16 @@ PARTITIONS = 200
 """Default number of partitions of users; a lost executor's partitions are repeated."""
 
 
-@dataclass(frozen=True)
-class ScoringOptions:
-    """What to recommend, the same for all users: keywords of `recommend_all`."""
-
-    n: int = 10
-    filter_already_liked_items: bool = True
-    filter_items: Sequence[Any] = ()
-    items: Sequence[Any] | None = None
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Numbers of what was written."""
-
-    n_users: int
-    """Users with a recommendation."""
-
-    n_recommendations: int
-    n_unknown_pairs: int = 0
-    """Pairs left out: the model does not know the item."""
-
-
 def score(
     frame: DataFrame,
     model: str | Path,
     out: str | Path,
-    asked: ScoringOptions | None = None,
+    asked: Mapping[str, Any] | None = None,
     columns: Columns | None = None,
     *,
     from_text: bool = False,
     partitions: int = PARTITIONS,
-) -> Scored:
+) -> dict[str, int]:
     """Recommend for every user of a table.
 
     Args:
@@ -80,10 +57,14 @@ def score(
         model: Folder of a saved model, on the driver.
         out: Folder of Parquet files with the columns `user_id`, `item_id`, `rank` (from 1),
             `score` and `probability` (null where there is none); where the executors can write.
-        asked: How many items, and which.
+        asked: How many items, and which: keywords of `recommend_all`.
         columns: Which columns hold what; those not named are recognised.
         from_text: Whether all values are text, as in a CSV.
         partitions: Of users; one task each.
+
+    Returns:
+        `n_users` with a recommendation, `n_recommendations`, and `n_unknown_pairs`, left out
+        because the model does not know the item.
 
     Raises:
         DataError: If the data cannot be used, the model knows none of its items, or the folder
@@ -109,7 +90,7 @@ def score(
         .agg(F.sort_array(F.collect_list(F.when(is_known, F.struct("code", "n")))).alias("known"))
         .select("user_id", F.col("known.code").alias("items"), F.col("known.n").alias("counts"))
     )
-    scored = _recommend(histories, model, out, asked, catalogue)
+    written = _recommend(histories, model, out, asked, catalogue)
     unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
     if unknown == n_pairs:
         raise DataError(
@@ -118,7 +99,7 @@ def score(
         )
     if unknown:
         logger.warning("%d of %d pairs have items that the model lacks", unknown, n_pairs)
-    return replace(scored, n_unknown_pairs=unknown)
+    return {**written, "n_unknown_pairs": unknown}
 
 
 def score_prepared(
@@ -126,12 +107,12 @@ def score_prepared(
     folder: str | Path,
     model: str | Path,
     out: str | Path,
-    asked: ScoringOptions | None = None,
-) -> Scored:
+    asked: Mapping[str, Any] | None = None,
+) -> dict[str, int]:
     """Recommend for every user of a prepared folder, by all of their items, held out or not.
 
     Nothing is exchanged between machines. A shard is one task, or several if it is large.
-    Arguments are as in `score`; `folder` is what `prepare` wrote.
+    Arguments and result are as in `score`; `folder` is what `prepare` wrote.
     Raises `DataError` if the model lacks an item.
     """
     catalogue, prepared = ImplicitCFNADE.load(model).catalogue_, Prepared.open(folder)
@@ -150,7 +131,8 @@ def score_prepared(
     before = session.conf.get(cost)
     session.conf.set(cost, str(session.conf.get(most)))  # at most one file per task
     try:
-        return _recommend(histories, model, out, asked, catalogue, column_of)
+        written = _recommend(histories, model, out, asked, catalogue, column_of)
+        return {**written, "n_unknown_pairs": 0}
     finally:
         session.conf.set(cost, str(before))
 
@@ -170,33 +152,29 @@ def _recommend(
     histories: DataFrame,
     model: str | Path,
     out: str | Path,
-    asked: ScoringOptions | None,
+    asked: Mapping[str, Any] | None,
     catalogue: Catalogue,
     column_of: NDArray[np.integer] | None = None,
-) -> Scored:
+) -> dict[str, int]:
     """Write recommendations, and move them into place at the end: a failed job leaves the old."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    asked, out = asked or ScoringOptions(), own_folder(out)
+    out = own_folder(out)
     _check_place(out)
-    new = out.with_name(f".{out.name}-{uuid.uuid4().hex}")
     user_type = histories.schema["user_id"].dataType.simpleString()
     item_type = "bigint" if _are_numbers(catalogue) else "string"
     schema = f"user_id {user_type}, item_id {item_type}, rank int, score float, probability float"
     name = _ship(histories.sparkSession, Path(model))
-    task = partial(_recommend_batches, archive=name, asked=asked, column_of=column_of)
+    task = partial(_recommend_batches, archive=name, asked=asked or {}, column_of=column_of)
     written = Observation()
     n_users, n_rows = F.count_if(F.col("rank") == 1), F.count(F.lit(1))
     found = histories.mapInArrow(task, schema).observe(
         written, n_users.alias("n_users"), n_rows.alias("n_recommendations")
     )
-    try:
-        found.write.parquet(for_spark(new), compression="zstd")
-        replace_folder(new, out)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    return Scored(**written.get)
+    with new_folder(out) as new:
+        found.write.parquet(for_spark(new), mode="overwrite", compression="zstd")
+    return written.get
 
 
 def _check_place(out: Path) -> None:
@@ -237,7 +215,7 @@ def _recommend_batches(
     batches: Iterable[Any],
     *,
     archive: str,
-    asked: ScoringOptions,
+    asked: Mapping[str, Any],
     column_of: NDArray[np.integer] | None,
 ) -> Iterator[Any]:
     """One task: from `user_id`, `items` and `counts` to recommendations, in Arrow."""
@@ -255,21 +233,17 @@ def _recommend_batches(
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
             user_ids = table.column("user_id").to_numpy()
-            types = {
-                "user_id": table.schema.field("user_id").type,
-                "item_id": pa.int64() if _are_numbers(answers.catalogue) else pa.string(),
-                "rank": pa.int32(),
-                "score": pa.float32(),
-                "probability": pa.float32(),
-            }
+            item_type = pa.int64() if _are_numbers(answers.catalogue) else pa.string()
+            user_type = table.schema.field("user_id").type
+            types = (user_type, item_type, pa.int32(), pa.float32(), pa.float32())
             counts = as_count_matrix(rows)
-            for _, found in recommend_all(answers, counts, **vars(asked), n_threads=1):
-                columns = as_columns(user_ids, found, item_ids)
+            for _, found in recommend_all(answers, counts, **asked, n_threads=1):
+                columns = as_columns(user_ids, found, item_ids).values()
                 arrays = [
-                    pa.array(columns[name], from_pandas=True).cast(kind)
-                    for name, kind in types.items()
+                    pa.array(values, from_pandas=True).cast(kind)
+                    for values, kind in zip(columns, types, strict=True)
                 ]
-                yield pa.RecordBatch.from_arrays(arrays, list(types))
+                yield pa.RecordBatch.from_arrays(arrays, list(COLUMNS))
 
 
 def _are_numbers(catalogue: Catalogue) -> bool:

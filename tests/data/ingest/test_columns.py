@@ -4,14 +4,12 @@ import logging
 
 import pytest
 
-from cfnade.data.ingest.columns import choose_columns, find_column
+from cfnade.data.ingest.columns import Columns, choose_columns, find_column
 from cfnade.errors import ConfigError, DataError
 
 
-def choose(columns, *, user_col=None, item_col=None, count_col=None, events=None):
-    return choose_columns(
-        columns, user_col=user_col, item_col=item_col, count_col=count_col, events=events
-    )
+def choose(columns, **named):
+    return choose_columns(columns, Columns(**named))
 
 
 @pytest.mark.parametrize(

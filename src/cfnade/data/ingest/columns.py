@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from cfnade.errors import ConfigError, DataError
 
@@ -37,25 +38,26 @@ TIME_NAMES = ("timestamp", "time", "date", "datetime", "ts", "when", "day", "at"
 LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "producttype")
 
 
-def choose_columns(
-    columns: Sequence[str],
-    *,
-    user_col: str | None,
-    item_col: str | None,
-    count_col: str | None,
-    events: bool | None,
-) -> dict[str, str]:
-    """Column by role: "user", "item" and, if rows carry counts, "count".
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what; see `read_interactions`."""
 
-    See `read_interactions` for the choices.
-    """
+    user_col: str | None = None
+    item_col: str | None = None
+    count_col: str | None = None
+    events: bool | None = None
+
+
+def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
+    """Column by role: "user", "item" and, if rows carry counts, "count"."""
+    events, count_col = named.events, named.count_col
     if events and count_col is not None:
         raise ConfigError(
             f"rows are either events or carry counts; drop either events or count_col={count_col!r}"
         )
     roles = {
-        "user": required_column(columns, user_col, "user", USER_NAMES),
-        "item": required_column(columns, item_col, "item", ITEM_NAMES),
+        "user": required_column(columns, named.user_col, "user", USER_NAMES),
+        "item": required_column(columns, named.item_col, "item", ITEM_NAMES),
     }
     find_count = required_column if events is False else find_column
     count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)

@@ -7,7 +7,7 @@ returned unchanged, and pyarrow is not needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,16 +24,29 @@ def frame_rows(frame: Any) -> RowSource | None:
     """The rows of a pandas, polars or Arrow frame; None for anything else."""
     libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
     if "pandas" in libraries and hasattr(frame, "columns"):
-        return Pandas(frame)
+        names = [str(name) for name in frame.columns]
+
+        def take(wanted: Sequence[str]) -> list[Any]:  # by position: names may repeat
+            return [frame.iloc[:, names.index(name)] for name in wanted]
+
+        scan = partial(_scan_frame, "the pandas frame", take, _number_pandas)
+        return RowSource(names, scan)
     if "polars" in libraries and hasattr(frame, "lazy"):
-        return Polars(frame)
+        lazy = frame.lazy()
+
+        def compute(wanted: Sequence[str]) -> list[Any]:  # once: it may reorder rows at each read
+            return list(lazy.select(wanted).collect().get_columns())
+
+        scan = partial(_scan_frame, "the polars frame", compute, _number_polars)
+        return RowSource(lazy.collect_schema().names(), scan)
     if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
         return None
     kind = type(frame).__name__
     try:
         import pyarrow
 
-        return Arrow(pyarrow.table(frame))
+        table = pyarrow.table(frame)
+        return RowSource(table.column_names, partial(_scan_arrow, table))
     except ImportError as error:
         raise DataError(f"reading {kind} needs pyarrow; pip install pyarrow") from error
     except (TypeError, ValueError) as error:  # an array or a column, for example
@@ -43,55 +56,22 @@ def frame_rows(frame: Any) -> RowSource | None:
         ) from error
 
 
-@dataclass(frozen=True)
-class Pandas:
-    """Rows of a pandas frame."""
-
-    frame: Any
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return [str(name) for name in self.frame.columns]
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Number the ids and register all values."""
-        # By position: names may be of any type, and repeat.
-        columns = {r: self.frame.iloc[:, self.columns.index(c)] for r, c in roles.items()}
-        return _scan("the pandas frame", connection, roles, columns, _number_pandas)
-
-
-@dataclass(frozen=True)
-class Polars:
-    """Rows of a polars frame, perhaps lazy."""
-
-    frame: Any
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return list(self.frame.lazy().collect_schema().names())
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Number the ids and register all values."""
-        # Computed once: a lazy frame may reorder its rows at each read.
-        frame = self.frame.lazy().select(list(roles.values())).collect()
-        columns = {role: frame.get_column(column) for role, column in roles.items()}
-        return _scan("the polars frame", connection, roles, columns, _number_polars)
-
-
-def _scan(
+def _scan_frame(
     label: str,
+    take: Callable[[Sequence[str]], Sequence[Any]],
+    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]],
     connection: Connection,
     roles: Mapping[str, str],
-    columns: Mapping[str, Any],
-    number: Callable[[Any], tuple[NDArray[np.int64], NDArray[Any]]],
 ) -> Scan:
-    """Register columns by role; `number` turns ids into their places among the sorted ids."""
-    arrays, coded_ids = {}, {}
-    for role, column in columns.items():
+    """Register the values of the columns that `take` gives by name, after numbering the ids.
+
+    `number` gives each row's place among the sorted ids, -1 if missing, and those ids.
+    """
+    arrays, coded_ids, selected = {}, {}, []
+    for role, column in zip(roles, take(list(roles.values())), strict=True):
         if role not in ID_ROLES:
             arrays[role] = np.ascontiguousarray(column.to_numpy())
+            selected.append(quote_name(role))
             continue
         try:
             arrays[role], coded_ids[role] = number(column)
@@ -100,16 +80,13 @@ def _scan(
                 f"the values of column {roles[role]!r} cannot serve as {role} ids: {error}; "
                 "use numbers or text"
             ) from error
+        selected.append(f'nullif("{role}", -1) AS "{role}"')
     connection.register(NAME_IN_DUCKDB, arrays)
-    selected = ", ".join(
-        f'nullif("{role}", -1) AS "{role}"' if role in coded_ids else f'"{role}"' for role in arrays
-    )
-    query = f"SELECT {selected} FROM {NAME_IN_DUCKDB}"
+    query = f"SELECT {', '.join(selected)} FROM {NAME_IN_DUCKDB}"
     return Scan(query, {label: query}, coded_ids=coded_ids)
 
 
 def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Each row's place among the sorted ids, -1 if missing, and those ids."""
     codes, found = series.array.factorize()  # a series may convert objects
     ids: NDArray[Any] = found.to_numpy()
     try:
@@ -123,7 +100,6 @@ def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def _number_polars(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Each row's place among the sorted ids, -1 if missing, and those ids."""
     kind = series.dtype
     if kind.is_nested() or str(kind) == "Object":
         raise TypeError(f"they are of type {kind}")
@@ -138,20 +114,9 @@ def _number_polars(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     return codes, as_objects(ids.to_list())
 
 
-@dataclass(frozen=True)
-class Arrow:
-    """Rows of an Arrow table; DuckDB reads them in place."""
-
-    table: Any
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-        return list(self.table.column_names)
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Register the columns."""
-        places = [self.columns.index(column) for column in roles.values()]
-        connection.register(NAME_IN_DUCKDB, self.table.select(places).rename_columns(list(roles)))
-        query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
-        return Scan(query, {"the Arrow table": query})
+def _scan_arrow(table: Any, connection: Connection, roles: Mapping[str, str]) -> Scan:
+    """Register the columns of an Arrow table; DuckDB reads them in place."""
+    places = [table.column_names.index(column) for column in roles.values()]
+    connection.register(NAME_IN_DUCKDB, table.select(places).rename_columns(list(roles)))
+    query = f"SELECT {', '.join(map(quote_name, roles))} FROM {NAME_IN_DUCKDB}"
+    return Scan(query, {"the Arrow table": query})

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.ingest.columns import choose_columns, choose_name_columns
+from cfnade.data.ingest.columns import Columns, choose_columns, choose_name_columns
 from cfnade.data.ingest.frames import frame_rows
 from cfnade.data.ingest.scan import (
     ID_ROLES,
     INTEGER_TYPES,
     Connection,
-    Files,
     RowSource,
     Scan,
     connect,
+    find_files,
     quote_name,
 )
 from cfnade.data.interactions import Interactions, as_objects
@@ -92,9 +92,9 @@ def read_interactions(
         DataError: If the data cannot be used as they are.
         ConfigError: If settings are invalid, alone or together.
     """
-    named = {"user_col": user_col, "item_col": item_col, "count_col": count_col}
+    named = Columns(user_col, item_col, count_col, events)
     if isinstance(source, Interactions) or issparse(source):
-        if events is not None or set(named.values()) != {None}:
+        if named != Columns():
             raise ConfigError(
                 f"{type(source).__name__} has no columns to choose from; leave out user_col, "
                 "item_col, count_col and events"
@@ -103,7 +103,7 @@ def read_interactions(
     else:
         with connect(memory_limit, temp_directory) as connection:
             rows = open_rows(connection, source)
-            columns = choose_columns(rows.columns, **named, events=events)
+            columns = choose_columns(rows.columns, named)
             interactions = _aggregate(connection, rows.scan(connection, columns), columns)
     if interactions.n_pairs == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
@@ -144,11 +144,11 @@ def read_item_names(
 def open_rows(connection: Connection, source: Any) -> RowSource:
     """Find out what kind of source it is, and its columns."""
     if isinstance(source, str | os.PathLike):
-        return Files.find(connection, source)
+        return find_files(connection, source)
     if rows := frame_rows(source):
         return rows
     if isinstance(source, Iterable) and not isinstance(source, np.ndarray | dict | bytes):
-        return Files.find(connection, source)
+        return find_files(connection, source)
     raise DataError(
         "expected a path, a pandas, polars or Arrow frame, a scipy sparse matrix or Interactions, "
         f"got {type(source).__name__}; wrap a dense array as scipy.sparse.csr_array(array)"

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,15 +214,13 @@ class Scan:
         return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-class RowSource(Protocol):
+@dataclass(frozen=True)
+class RowSource:
     """Rows with named columns that DuckDB can scan, more than once."""
 
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all columns."""
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Make the columns of these roles (column by role) readable on this connection."""
+    columns: Sequence[str]
+    scan: Callable[[Connection, Mapping[str, str]], Scan]
+    """Makes the columns of these roles (column by role) readable on this connection."""
 
 
 class _Layout(NamedTuple):
@@ -252,69 +249,61 @@ class _Layout(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Files:
-    """Rows of one or more files of the same format."""
+def find_files(connection: Connection, source: PathLike | Iterable[PathLike]) -> RowSource:
+    """Find files and their columns, without reading rows.
 
-    layouts: Mapping[Path, _Layout]  # sorted by path
-
-    @classmethod
-    def find(cls, connection: Connection, source: PathLike | Iterable[PathLike]) -> Files:
-        """Find files and their columns, without reading rows.
-
-        A source is a file, a folder (searched recursively, without names that start with a dot or
-        an underscore), a glob, or several of these. All files are CSV or all are Parquet.
-        """
-        sources = [source] if isinstance(source, str | os.PathLike) else list(source)
-        paths = sorted({path for entry in sources for path in _expand(entry)})
-        if not paths:
-            raise DataError("the list of files is empty; name at least one CSV or Parquet file")
-        by_format = {_format(path): path for path in reversed(paths)}
-        if len(by_format) > 1:
-            raise DataError(
-                "expected files of one format, found both CSV and Parquet, such as "
-                f"{str(by_format['csv'])!r} and {str(by_format['parquet'])!r}; "
-                "name one kind, for example with a glob 'folder/*.parquet'"
-            )
-        look = _csv_layout if "csv" in by_format else _parquet_layout
-        return cls({path: look(connection, path) for path in paths})
-
-    @cached_property
-    def columns(self) -> Sequence[str]:
-        """The names of the columns of all files."""
-        return list(dict.fromkeys(name for file in self.layouts.values() for name in file.types))
-
-    def scan(self, connection: Connection, roles: Mapping[str, str]) -> Scan:
-        """Make the columns of these roles readable; refuses files that differ in them."""
-        self._check_alike(roles)
-        selected = ", ".join(
-            f"{quote_name(column)} AS {quote_name(role)}" for role, column in roles.items()
+    A source is a file, a folder (searched recursively, without names that start with a dot or
+    an underscore), a glob, or several of these. All files are CSV or all are Parquet.
+    """
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths = sorted({path for entry in sources for path in _expand(entry)})
+    if not paths:
+        raise DataError("the list of files is empty; name at least one CSV or Parquet file")
+    by_format = {_format(path): path for path in reversed(paths)}
+    if len(by_format) > 1:
+        raise DataError(
+            "expected files of one format, found both CSV and Parquet, such as "
+            f"{str(by_format['csv'])!r} and {str(by_format['parquet'])!r}; "
+            "name one kind, for example with a glob 'folder/*.parquet'"
         )
-        alike: dict[_Layout, list[Path]] = {}
-        for path, layout in self.layouts.items():
-            alike.setdefault(layout, []).append(path)
-        select = f"SELECT {selected} FROM "
-        query = " UNION ALL ".join(select + same.relation(paths) for same, paths in alike.items())
-        parts = {str(p): select + layout.relation([p]) for p, layout in self.layouts.items()}
-        return Scan(query, parts, from_text=any(layout.delimiter for layout in alike))
+    look = _csv_layout if "csv" in by_format else _parquet_layout
+    layouts = {path: look(connection, path) for path in paths}
+    columns = list(dict.fromkeys(name for layout in layouts.values() for name in layout.types))
+    return RowSource(columns, lambda _, roles: _scan_files(layouts, roles))
 
-    def _check_alike(self, roles: Mapping[str, str]) -> None:
-        """Refuse ids that are numbers in one file and text in another: they would change."""
-        for role, column in roles.items():
-            first: tuple[Path, str] | None = None
-            for path, layout in self.layouts.items():
-                kind = layout.types.get(column)
-                if kind is None:
-                    raise DataError(
-                        f"{str(path)!r} has no column {column!r}, unlike other files; its columns "
-                        f"are {', '.join(map(repr, layout.types))}; correct it or leave it out"
-                    )
-                first = first or (path, kind)
-                if role in ID_ROLES and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
-                    raise DataError(
-                        f"column {column!r} is {first[1]} in {str(first[0])!r} but {kind} in "
-                        f"{str(path)!r}; write the {role} ids with one type in all files"
-                    )
+
+def _scan_files(layouts: Mapping[Path, _Layout], roles: Mapping[str, str]) -> Scan:
+    """Make the columns of these roles readable; refuses files that differ in them."""
+    for role, column in roles.items():
+        _check_alike(layouts, role, column)
+    selected = ", ".join(
+        f"{quote_name(column)} AS {quote_name(role)}" for role, column in roles.items()
+    )
+    alike: dict[_Layout, list[Path]] = {}
+    for path, layout in layouts.items():
+        alike.setdefault(layout, []).append(path)
+    select = f"SELECT {selected} FROM "
+    query = " UNION ALL ".join(select + same.relation(paths) for same, paths in alike.items())
+    parts = {str(path): select + layout.relation([path]) for path, layout in layouts.items()}
+    return Scan(query, parts, from_text=any(layout.delimiter for layout in alike))
+
+
+def _check_alike(layouts: Mapping[Path, _Layout], role: str, column: str) -> None:
+    """Refuse ids that are numbers in one file and text in another: they would change."""
+    first: tuple[Path, str] | None = None
+    for path, layout in layouts.items():
+        kind = layout.types.get(column)
+        if kind is None:
+            raise DataError(
+                f"{str(path)!r} has no column {column!r}, unlike other files; its columns "
+                f"are {', '.join(map(repr, layout.types))}; correct it or leave it out"
+            )
+        first = first or (path, kind)
+        if role in ID_ROLES and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
+            raise DataError(
+                f"column {column!r} is {first[1]} in {str(first[0])!r} but {kind} in "
+                f"{str(path)!r}; write the {role} ids with one type in all files"
+            )
 
 
 def _expand(source: PathLike) -> list[Path]:
