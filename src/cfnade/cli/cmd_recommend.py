@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from cfnade.answer.recommendation_file import write_recommendations
+from cfnade.answer.all_users import write_recommendations
 from cfnade.cli import console, options
 from cfnade.cli.options import ColumnOptions, Model
 from cfnade.data.catalogue import Catalogue, History
