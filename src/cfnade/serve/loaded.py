@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,17 +15,13 @@ from numpy.typing import NDArray
 from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Answers, Query
-from cfnade.errors import ArtifactError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
-from cfnade.storage.folder import FILES, MODEL
 
 Columns: TypeAlias = NDArray[np.int64]
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 """Identifies one state of a folder."""
-
-_TRIES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,45 +161,6 @@ class LoadedModel:
         kept = np.flatnonzero(is_known & (value > 0))
         kept = kept[np.argsort(columns[kept])]
         return columns[kept], value[kept], unknown
-
-
-def load(folder: Path) -> LoadedModel:
-    """Load a model and compare its checksums; a folder that is being replaced is tried again.
-
-    Raises:
-        ArtifactError: If there is no model or it cannot be used.
-    """
-    for tries_left in reversed(range(_TRIES)):
-        before = stamp_of(folder)
-        try:
-            model = ImplicitCFNADE.load(folder)
-            described = json.loads((folder / MODEL).read_bytes())
-        except (ArtifactError, OSError, ValueError) as error:
-            if tries_left and stamp_of(folder) != before:
-                continue
-            if isinstance(error, ArtifactError):
-                raise
-            raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
-        if before is not None and stamp_of(folder) == before:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            version = str(described.get("sha256", ""))[:12]
-            return LoadedModel(model, folder.resolve().name, before, version, now)
-    raise ArtifactError(f"the model in {folder} changed while it was loaded; try again")
-
-
-def stamp_of(folder: Path) -> Stamp | None:
-    """The state of a folder; None while a file of the model is missing."""
-    try:
-        states = [(folder / name).stat() for name in (MODEL, *FILES)]
-    except OSError:
-        return None
-    return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
-
-
-def is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
-    """Whether a file was overwritten instead of replaced."""
-    pairs = zip(before, after or (), strict=False)
-    return any(old != new and old[0] == new[0] for old, new in pairs)
 
 
 def _as_json(item: Any) -> str | int | float | bool:

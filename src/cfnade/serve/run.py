@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from cfnade.errors import ConfigError
-from cfnade.serve.model_source import load_checked
+from cfnade.serve.model_source import load
 from cfnade.serve.service_settings import ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
 
             run_worker(settings, listening, on_ready=report_ready)
         else:
-            load_checked(settings.model)  # report a bad model before any worker starts
+            load(settings.model)  # report a bad model before any worker starts
             Supervisor(settings, listening, on_ready=report_ready).run()
 
 
