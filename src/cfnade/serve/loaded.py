@@ -89,10 +89,10 @@ class LoadedModel:
 
     def recommend(self, requests: Sequence[wire.RecommendRequest]) -> list[dict[str, Any]]:
         """Answer requests together, in one pass; see `wire.Recommendations`."""
-        read = [self._recommend_query(request) for request in requests]
+        read = [self._query(request) for request in requests]
         answers = self.answers.recommend([query for query, _ in read])
         return [
-            {**answer.to_json(self.items.__getitem__), "unknown": unknown}
+            {**answer.to_json(self.items.__getitem__), "unknown": list(dict.fromkeys(unknown))}
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
@@ -101,8 +101,8 @@ class LoadedModel:
         column = self.column_of.get(str(request.item))
         if column is None:
             return None
-        fields, unknown = self._history(request)
-        effects = self.answers.effects(Query(**fields), np.array([column]))
+        query, unknown = self._query(request)
+        effects = self.answers.effects(query, np.array([column]))
         return {**effects.explained(0, column, self.items.__getitem__), "unknown": unknown}
 
     def similar(self, request: wire.SimilarRequest) -> dict[str, Any] | None:
@@ -111,10 +111,9 @@ class LoadedModel:
         if column is None:
             return None
         only, exclude, unknown = self._filters(request)
-        among = None if only is None else ItemSets(only)
-        never = ItemSets(np.append(exclude, column))
+        filters = (None if only is None else ItemSets(only), ItemSets(np.append(exclude, column)))
         asked = np.array([column])
-        ((columns, similarities),) = self.answers.similar_items(asked, request.n, among, never)
+        ((columns, similarities),) = self.answers.similar_items(asked, request.n, *filters)
         found = [
             {**self.items[place], "similarity": similarity}
             for place, similarity in zip(columns.tolist(), as_numbers(similarities), strict=True)
@@ -122,13 +121,20 @@ class LoadedModel:
         unknown = list(dict.fromkeys(unknown))
         return {**self.items[column], "similar": found, "unknown": unknown}
 
-    def _recommend_query(self, request: wire.RecommendRequest) -> tuple[Query, list[str]]:
+    def _query(self, request: wire.HistoryRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
-        fields, unknown = self._history(request)
-        fields["only"], fields["exclude"], more = self._filters(request)
-        for name in ("n", "include_seen", "explain", "spread"):
-            fields[name] = getattr(request, name)
-        return Query(**fields), list(dict.fromkeys(unknown + more))
+        fields: dict[str, Any] = {}
+        fields["liked"], fields["counts"], unknown = self._by_column(request.history)
+        if request.disliked:
+            dislikes = request.dislikes(self.answers.full_dislike)
+            fields["disliked"], fields["confidences"], more = self._by_column(dislikes)
+            unknown += more
+        if isinstance(request, wire.RecommendRequest):
+            fields["only"], fields["exclude"], more = self._filters(request)
+            unknown += more
+            for name in ("n", "include_seen", "explain", "spread"):
+                fields[name] = getattr(request, name)
+        return Query(**fields), unknown
 
     def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""
@@ -137,27 +143,15 @@ class LoadedModel:
         only = None if request.only is None else np.array(chosen, dtype=np.int64)
         return only, np.array(excluded, dtype=np.int64), unknown + more
 
-    def _history(self, request: wire.HistoryRequest) -> tuple[dict[str, Any], list[str]]:
-        """History and dislikes as fields of a query, and the unknown items."""
-        history = request.history
-        liked, counts, unknown = self._by_column(list(history), history.values())
-        fields = {"liked": liked, "counts": counts}
-        if request.disliked:
-            dislikes = request.dislikes(self.answers.full_dislike)
-            columns, confidences, more = self._by_column(list(dislikes), dislikes.values())
-            fields |= {"disliked": columns, "confidences": confidences}
-            unknown += more
-        return fields, unknown
-
     def _by_column(
-        self, items: list[str], values: Iterable[float]
+        self, values: dict[str, float]
     ) -> tuple[Columns, NDArray[np.float64], list[str]]:
         """Known items with a value above 0, in the order of columns; and the unknown items."""
-        places = map(self.column_of.get, items, repeat(-1))
-        columns = np.fromiter(places, dtype=np.int64, count=len(items))
-        value = np.fromiter(values, dtype=np.float64, count=len(items))
+        places = map(self.column_of.get, values, repeat(-1))
+        columns = np.fromiter(places, dtype=np.int64, count=len(values))
+        value = np.fromiter(values.values(), dtype=np.float64, count=len(values))
         is_known = columns >= 0
-        unknown = [] if is_known.all() else [items[i] for i in np.flatnonzero(~is_known)]
+        unknown = [] if is_known.all() else [i for i in values if i not in self.column_of]
         kept = np.flatnonzero(is_known & (value > 0))
         kept = kept[np.argsort(columns[kept])]
         return columns[kept], value[kept], unknown
