@@ -284,20 +284,12 @@ class ImplicitCFNADE:
         """Train further on more data: more users, longer histories, new items.
 
         Training starts from the present weights and sees this data only, so pass whole histories,
-        those of earlier users included. A model that is not fitted yet is fitted.
+        those of earlier users included. A model that is not fitted yet is fitted. New items get
+        columns after the known ones.
 
-        New items get columns after the known ones. Each starts from the known items that its users
-        have most.
-
-        - `train="all"` trains everything. The count distributions of known items take in the new
-          counts; passing the same rows again changes no rating. The direct neighbours of known
-          items are found again if this data has the most pairs so far.
-        - `train="new"` trains the new items only: for a history of known items, known items keep
-          their scores.
-
-        The readout keeps its settings. Training settings such as `learning_rate` apply now, those
-        of the network at the next `fit`. Nothing is held out: `validation_mpr_`
-        becomes None, and after `train="all"` there is no `probability` until `calibrate`.
+        Training settings such as `learning_rate` apply now, those of the network at the next `fit`.
+        Nothing is held out: `validation_mpr_` becomes None, and after `train="all"` there is no
+        `probability` until `calibrate`.
 
         Args:
             counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
@@ -306,7 +298,8 @@ class ImplicitCFNADE:
             y: Not used; for scikit-learn.
             n_epochs: Passes over this data. With 0 new items are added where they start, and
                 nothing else changes.
-            train: `all` or `new`.
+            train: `all` trains everything. `new` trains the new items only: for a history of known
+                items, known items keep their scores.
             callbacks: Called after every epoch or update, for progress.
 
         Returns:
@@ -560,9 +553,8 @@ class ImplicitCFNADE:
         number, a ninth of the history by default, so it is small. For another event, such as next
         week's items, use `calibrate`.
 
-        It comes from a curve fitted on the part that `fit` held out. The curve rises with
-        the score, so the order is that of `recommend`.
-        Histories outside the range of lengths it was fitted on count as the nearest length.
+        The order of the items is that of `recommend`. Histories that are shorter or longer than any
+        that `fit` held out something from count as the nearest length.
 
         Args:
             history: As in `recommend_for`.

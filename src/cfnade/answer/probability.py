@@ -136,14 +136,7 @@ def fit_calibrator(
 
     With `more_missing` the data lack items of these users: the same share of all their items as is
     held out here. The probability is then that an item is missing from the data, given all of the
-    user's data as the history. This takes two corrections:
-
-    - A missing item looks like an unwanted one, but has the scores of a held-out one. Let o be
-      the odds of held out against unwanted, and k the number missing for each one held out. The
-      regression finds o from `P(held out) = o / (1 + o + k o)`. With the held-out items
-      in the history, the odds of missing are `k o`.
-    - The held-out items make the history longer, and scores rise more than the odds do. The
-      regression learns by how much from shorter histories of the same users.
+    user's data as the history (docs/decisions/0027).
 
     Args:
         scorer: Of the scores; it has not seen the held-out counts.
@@ -248,8 +241,9 @@ def _regress(
 ) -> list[float]:
     """Weighted logistic regression with slopes that stay above 0.
 
-    It starts from the intercept `start` and slopes of 1. `n_missing` items are missing for each one
-    held out, see `fit_calibrator`; histories are then longer by the same factor.
+    It starts from the intercept `start` and slopes of 1. With k = `n_missing` items missing for
+    each one held out, it finds the odds o of held out against unwanted from
+    `P(held out) = o / (1 + o + k o)`; histories are then longer by the same factor.
 
     Returns:
         Intercept, slopes of the pieces, slope of the log length of the history.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
-from cfnade.answer.recommend import Answers, Query
+from cfnade.answer.recommend import Query
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
@@ -37,11 +37,6 @@ class LoadedModel:
     """First digits of the checksum in `model.json`."""
     loaded_at: str
     """Time of loading, in UTC."""
-
-    @cached_property
-    def answers(self) -> Answers:
-        """Answers queries."""
-        return self.model.answers_
 
     @property
     def n_items(self) -> int:
@@ -90,7 +85,7 @@ class LoadedModel:
     def recommend(self, requests: Sequence[wire.RecommendRequest]) -> list[dict[str, Any]]:
         """Answer requests together, in one pass; see `wire.Recommendations`."""
         read = [self._query(request) for request in requests]
-        answers = self.answers.recommend([query for query, _ in read])
+        answers = self.model.answers_.recommend([query for query, _ in read])
         return [
             {**answer.to_json(self.items.__getitem__), "unknown": list(dict.fromkeys(unknown))}
             for answer, (_, unknown) in zip(answers, read, strict=True)
@@ -102,7 +97,7 @@ class LoadedModel:
         if column is None:
             return None
         query, unknown = self._query(request)
-        effects = self.answers.effects(query, np.array([column]))
+        effects = self.model.answers_.effects(query, np.array([column]))
         return {**effects.explained(0, column, self.items.__getitem__), "unknown": unknown}
 
     def similar(self, request: wire.SimilarRequest) -> dict[str, Any] | None:
@@ -113,7 +108,7 @@ class LoadedModel:
         only, exclude, unknown = self._filters(request)
         filters = (None if only is None else ItemSets(only), ItemSets(np.append(exclude, column)))
         asked = np.array([column])
-        ((columns, similarities),) = self.answers.similar_items(asked, request.n, *filters)
+        ((columns, similarities),) = self.model.answers_.similar_items(asked, request.n, *filters)
         found = [
             {**self.items[place], "similarity": similarity}
             for place, similarity in zip(columns.tolist(), as_numbers(similarities), strict=True)
@@ -126,7 +121,7 @@ class LoadedModel:
         fields: dict[str, Any] = {}
         fields["liked"], fields["counts"], unknown = self._by_column(request.history)
         if request.disliked:
-            dislikes = request.dislikes(self.answers.full_dislike)
+            dislikes = request.dislikes(self.model.answers_.full_dislike)
             fields["disliked"], fields["confidences"], more = self._by_column(dislikes)
             unknown += more
         if isinstance(request, wire.RecommendRequest):

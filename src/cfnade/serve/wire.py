@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import copy
 from functools import reduce
 from operator import or_
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
@@ -278,12 +278,9 @@ def _at_most(most: int, kind: Any) -> Any:
         return value
 
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    any_length = Field(max_length=most)
-    of_list = Field(max_length=most, fail_fast=True)
+    limits = {dict: Field(max_length=most), list: Field(max_length=most, fail_fast=True)}
     limited = [
-        one
-        if one is NoneType
-        else Annotated[one, of_list if get_origin(one) is list else any_length]
+        Annotated[one, limits[get_origin(one)]] if get_origin(one) in limits else one  # None
         for one in kinds
     ]
     return Annotated[reduce(or_, limited), BeforeValidator(check)]
