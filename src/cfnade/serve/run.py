@@ -39,7 +39,13 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         ArtifactError: If the model cannot be used.
         ConfigError: If the address cannot be listened on.
     """
-    with ignored_hangups(), bind(settings) as listening:
+    with contextlib.ExitStack() as stack:
+        if hasattr(signal, "SIGHUP"):  # not on Windows
+            # It would end the process, so it is ignored until the service handles it. No new model
+            # is missed: the service checks the folder when it starts.
+            before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            stack.callback(signal.signal, signal.SIGHUP, before)
+        listening = stack.enter_context(bind(settings))
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
 
@@ -56,22 +62,6 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         else:
             load(settings.model)  # report a bad model before any worker starts
             Supervisor(settings, listening, on_ready=report_ready).run()
-
-
-@contextlib.contextmanager
-def ignored_hangups() -> Iterator[None]:
-    """Ignore SIGHUP, which would end the process, until the service handles it.
-
-    No new model is missed: the service checks the folder when it starts.
-    """
-    if not hasattr(signal, "SIGHUP"):  # not on Windows
-        yield
-        return
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def bind(settings: ServeSettings) -> socket.socket:
