@@ -6,9 +6,9 @@ import copy
 import logging
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
 from cfnade.beyond.readout import Readout
-from cfnade.checks import check_bytes
+from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
@@ -47,12 +47,10 @@ from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.threads import available_threads
 
-if TYPE_CHECKING:
-    from cfnade.model.training import Epoch
-
 logger = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ImplicitCFNADE:
     """Implicit CF-NADE: predicts what users will like from counts of what they did.
 
@@ -103,57 +101,22 @@ class ImplicitCFNADE:
         partial_fits_: One entry for each `partial_fit` since: data, epochs, new items.
     """
 
-    _answers: Answers
-    _info: dict[str, Any]  # from the folder it was loaded from, beyond what is known here
-    scorer_: NetworkScorer
-    n_features_in_: int
-    catalogue_: Catalogue
-    best_epoch_: int
-    epochs_: list[Epoch]
-    validation_mpr_: float | None
-    n_looks_: int
-    calibrator_: Calibrator | None
-    item_l2_: float | None
-    readout_: Readout
-    data_fingerprint_: dict[str, Any]
-    partial_fits_: list[dict[str, Any]]
-
-    def __init__(
-        self,
-        *,
-        n_hidden: int | None = None,
-        alpha: float | None = None,
-        item_l2: float | None = None,
-        learning_rate: float | None = None,
-        batch_size: int | None = None,
-        max_epochs: int | None = None,
-        patience: int | None = None,
-        validation_share: float = 0.1,
-        validation_by: HoldOutBy = "pairs",
-        choose_by: str | None = None,
-        recipe: str | Recipe = "default",
-        readout: Readout | None = None,
-        relative_rating: RelativeRating | None = None,
-        random_state: int = 0,
-        n_threads: int | None = None,
-        memory_limit: str | None = None,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.alpha = alpha
-        self.item_l2 = item_l2
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_share = validation_share
-        self.validation_by = validation_by
-        self.choose_by = choose_by
-        self.recipe = recipe
-        self.readout = readout
-        self.relative_rating = relative_rating
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_hidden: int | None = None
+    alpha: float | None = None
+    item_l2: float | None = None
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    max_epochs: int | None = None
+    patience: int | None = None
+    validation_share: float = 0.1
+    validation_by: HoldOutBy = "pairs"
+    choose_by: str | None = None
+    recipe: str | Recipe = "default"
+    readout: Readout | None = None
+    relative_rating: RelativeRating | None = None
+    random_state: int = 0
+    n_threads: int | None = None
+    memory_limit: str | None = None
 
     @classmethod
     def from_settings(cls, path: str | Path, **changes: Any) -> ImplicitCFNADE:
@@ -291,8 +254,8 @@ class ImplicitCFNADE:
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
         self.data_fingerprint_ = interactions.fingerprint()
-        self.partial_fits_ = []
-        self._info = {}
+        self.partial_fits_: list[dict[str, Any]] = []
+        self._info: dict[str, Any] = {}  # of `model.json`, beyond what is known here
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
 
@@ -320,20 +283,12 @@ class ImplicitCFNADE:
         """Train further on more data: more users, longer histories, new items.
 
         Training starts from the present weights and sees this data only, so pass whole histories,
-        those of earlier users included. A model that is not fitted yet is fitted.
+        those of earlier users included. A model that is not fitted yet is fitted. New items get
+        columns after the known ones.
 
-        New items get columns after the known ones. Each starts from the known items that its users
-        have most.
-
-        - `train="all"` trains everything. The count distributions of known items take in the new
-          counts; passing the same rows again changes no rating. The direct neighbours of known
-          items are found again if this data has the most pairs so far.
-        - `train="new"` trains the new items only: for a history of known items, known items keep
-          their scores.
-
-        The readout keeps its settings. Training settings such as `learning_rate` apply now, those
-        of the network at the next `fit`. Nothing is held out: `validation_mpr_`
-        becomes None, and after `train="all"` there is no `probability` until `calibrate`.
+        Training settings such as `learning_rate` apply now, those of the network at the next `fit`.
+        Nothing is held out: `validation_mpr_` becomes None, and after `train="all"` there is no
+        `probability` until `calibrate`.
 
         Args:
             counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
@@ -342,7 +297,8 @@ class ImplicitCFNADE:
             y: Not used; for scikit-learn.
             n_epochs: Passes over this data. With 0 new items are added where they start, and
                 nothing else changes.
-            train: `all` or `new`.
+            train: `all` trains everything. `new` trains the new items only: for a history of known
+                items, known items keep their scores.
             callbacks: Called after every epoch or update, for progress.
 
         Returns:
@@ -427,7 +383,7 @@ class ImplicitCFNADE:
         Returns:
             (n_users, n_items).
         """
-        return self._fitted().scorer.scores(as_count_matrix(histories))
+        return self.answers_.scorer.scores(as_count_matrix(histories))
 
     def recommend(
         self,
@@ -471,7 +427,8 @@ class ImplicitCFNADE:
         Raises:
             DataError: If a shape is wrong or an id is unknown.
         """
-        answers, n = self._fitted(), _at_least_one(N)
+        answers = self.answers_
+        check_whole("the number of items", N, 1)
         histories = as_histories(user_items)
         is_single = np.ndim(userid) == 0
         n_users = 1 if is_single else len(userid)
@@ -485,15 +442,15 @@ class ImplicitCFNADE:
         found = recommend_all(
             answers,
             histories,
-            n,
+            N,
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
             items=items,
             unknown=unknown,
-            block_bytes=self._block(histories, n, n_threads),
+            block_bytes=self._block(histories, N, n_threads),
             n_threads=n_threads,
         )
-        ids, scores = by_row((block for _, block in found), self.catalogue_.ids, n_users, n)
+        ids, scores = by_row((block for _, block in found), self.catalogue_.ids, n_users, N)
         return (ids[0], scores[0]) if is_single else (ids, scores)
 
     def _block(self, histories: CountMatrix, n: int, n_threads: int) -> int | None:
@@ -538,10 +495,11 @@ class ImplicitCFNADE:
             DataError: If a count is not a finite number of at least 0, an item is unknown, or an
                 item is both liked and disliked.
         """
-        answers = self._fitted()
+        answers = self.answers_
+        check_whole("the number of items", n, 1)
         query = answers.query(
             history,
-            _at_least_one(n),
+            n,
             disliked=disliked,
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
@@ -575,7 +533,7 @@ class ImplicitCFNADE:
         Raises:
             DataError: As `recommend_for`, and if the item to explain is unknown.
         """
-        answers = self._fitted()
+        answers = self.answers_
         return answers.explain(answers.query(history, disliked=disliked, unknown=unknown), itemid)
 
     def probability(
@@ -594,9 +552,8 @@ class ImplicitCFNADE:
         number, a ninth of the history by default, so it is small. For another event, such as next
         week's items, use `calibrate`.
 
-        It comes from a curve fitted on the part that `fit` held out. The curve rises with
-        the score, so the order is that of `recommend`.
-        Histories outside the range of lengths it was fitted on count as the nearest length.
+        The order of the items is that of `recommend`. Histories that are shorter or longer than any
+        that `fit` held out something from count as the nearest length.
 
         Args:
             history: As in `recommend_for`.
@@ -611,7 +568,7 @@ class ImplicitCFNADE:
             ConfigError: If the model has no calibrator.
             DataError: As `recommend_for`, and if an item of `items` is unknown.
         """
-        answers = self._fitted()
+        answers = self.answers_
         if self.calibrator_ is None:
             raise ConfigError(
                 "this model has no calibrated probabilities: nothing was held out when it was "
@@ -619,8 +576,7 @@ class ImplicitCFNADE:
                 "fit with validation_share above 0"
             )
         columns = None if items is None else self.catalogue_.columns(list(items))
-        query = answers.query(history, disliked=disliked, unknown=unknown)
-        found = answers.probability(query)
+        found = answers.probability(answers.query(history, disliked=disliked, unknown=unknown))
         return found if columns is None else found[columns]
 
     def calibrate(self, histories: Any, held_out: Any) -> ImplicitCFNADE:
@@ -641,7 +597,7 @@ class ImplicitCFNADE:
         Raises:
             DataError: If the two do not match, or nothing is held out.
         """
-        scorer = self._fitted().scorer
+        scorer = self.answers_.scorer
         histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
         if histories.shape[1] != self.n_features_in_:
             raise DataError(
@@ -682,20 +638,17 @@ class ImplicitCFNADE:
         Raises:
             DataError: If an id is unknown.
         """
-        answers, n = self._fitted(), _at_least_one(N)
+        answers = self.answers_
+        check_whole("the number of items", N, 1)
         if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
             itemid = itemid.item()
         is_single = not isinstance(itemid, (list, np.ndarray))
         columns = self.catalogue_.columns([itemid] if is_single else itemid)
         filters = answers.filters(len(columns), items, filter_items, unknown)
+        similar = answers.similar_items(np.array(columns, dtype=np.int64), N, *filters)
         ids = self.catalogue_.ids
-        found = [
-            (ids[places], similarities)
-            for places, similarities in answers.similar_items(
-                np.array(columns, dtype=np.int64), n, *filters
-            )
-        ]
-        return found[0] if is_single else stack(found, ids, n)
+        found = [(ids[places], similarities) for places, similarities in similar]
+        return found[0] if is_single else stack(found, ids, N)
 
     def similar_users(
         self,
@@ -724,21 +677,19 @@ class ImplicitCFNADE:
         Raises:
             DataError: If a shape is wrong or an item is unknown.
         """
-        answers = self._fitted()
+        answers = self.answers_
         is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
         if is_single:
             asked = self.catalogue_.history(history, unknown=unknown)
         else:
             asked = as_count_matrix(history)
-        found = answers.similar_users(asked, as_count_matrix(user_items), _at_least_one(N))
+        check_whole("the number of items", N, 1)
+        found = answers.similar_users(asked, as_count_matrix(user_items), N)
         return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
 
     @property
     def answers_(self) -> Answers:
         """Answers queries in batches, with scores and probabilities: for services and jobs."""
-        return self._fitted()
-
-    def _fitted(self) -> Answers:
         if not hasattr(self, "_answers"):
             raise ConfigError(
                 f"this {type(self).__name__} is not fitted yet; call fit(counts) or load(folder)"
@@ -758,7 +709,7 @@ class ImplicitCFNADE:
                 `int16`, with a scale for each row, rounds less.
             info: More to keep in `model.json`, such as metrics and where the data came from.
         """
-        self._fitted()
+        scorer = self.answers_.scorer
         known = {
             "settings": to_json(self.get_params(deep=False)),
             "training": {
@@ -776,16 +727,9 @@ class ImplicitCFNADE:
         }
         if self.calibrator_ is not None:
             known["calibrator"] = self.calibrator_.to_json()
-        save_artifact(
-            Artifact(
-                self.scorer_.network,
-                self.scorer_.relative_rating,
-                self.catalogue_,
-                {**self._info, **known, **info},
-            ),
-            Path(folder),
-            dtype,
-        )
+        described = {**self._info, **known, **info}
+        artifact = Artifact(scorer.network, scorer.relative_rating, self.catalogue_, described)
+        save_artifact(artifact, Path(folder), dtype)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> ImplicitCFNADE:
@@ -804,30 +748,13 @@ class ImplicitCFNADE:
         """
         artifact = load_artifact(Path(folder), verify=verify)
         info = dict(artifact.info)
+        scorer = NetworkScorer(artifact.network, artifact.relative_rating)
         try:
             settings = from_json(info.pop("settings", {}), parameter_names(cls))
+            saved = info.pop("calibrator", None)  # early versions have none
+            calibrator = Calibrator.from_json(saved) if saved else None
             return cls.from_parts(
-                NetworkScorer(artifact.network, artifact.relative_rating),
-                artifact.catalogue,
-                calibrator=_calibrator(info.pop("calibrator", None), folder),
-                info=info,
-                **settings,
+                scorer, artifact.catalogue, calibrator=calibrator, info=info, **settings
             )
-        except (ConfigError, ArtifactError) as error:
+        except (ConfigError, ArtifactError, DataError) as error:
             raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
-
-
-def _calibrator(saved: dict[str, Any] | None, folder: str | Path) -> Calibrator | None:
-    """The calibrator of a saved model; early versions have none."""
-    if not saved:
-        return None
-    try:
-        return Calibrator.from_json(saved)
-    except DataError as error:
-        raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
-
-
-def _at_least_one(n: Any) -> int:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ConfigError(f"the number of items must be a whole number of at least 1, got {n!r}")
-    return int(n)

@@ -97,10 +97,12 @@ def test_probabilities_that_are_known_are_found(rng):
     assert given[is_unseen].sum() == pytest.approx(held_out.nnz, rel=0.02)
 
 
-def test_a_sample_of_the_pairs_gives_nearly_the_curve_of_all(rng):
+def test_a_sample_of_the_pairs_gives_nearly_the_curve_of_all(rng, monkeypatch):
     logits, known, held_out, _ = world(rng)
-    everything = fit_calibrator(Fixed(known, logits), known, held_out, n_sampled=10**9)
-    some = fit_calibrator(Fixed(known, logits), known, held_out, n_sampled=30_000)
+    monkeypatch.setattr(module, "N_SAMPLED", 10**9)
+    everything = fit_calibrator(Fixed(known, logits), known, held_out)
+    monkeypatch.setattr(module, "N_SAMPLED", 30_000)
+    some = fit_calibrator(Fixed(known, logits), known, held_out)
     at = np.linspace(-8, 8, 50)
     np.testing.assert_allclose(some.probability(at, 20), everything.probability(at, 20), rtol=0.25)
 
@@ -114,9 +116,10 @@ def test_no_more_users_are_taken_than_allowed(rng):
     assert 0 < some.n_pairs < held_out.nnz / 2
 
 
-def test_the_fit_is_at_the_lowest_point_of_the_likelihood(rng):
+def test_the_fit_is_at_the_lowest_point_of_the_likelihood(rng, monkeypatch):
     logits, known, held_out, _ = world(rng, 60, 40)
-    found = fit_calibrator(Fixed(known, logits), known, held_out, n_sampled=10**9)
+    monkeypatch.setattr(module, "N_SAMPLED", 10**9)
+    found = fit_calibrator(Fixed(known, logits), known, held_out)
 
     def nll(calibrator):
         p = calibrator.probability(logits, np.diff(known.indptr)[:, None])

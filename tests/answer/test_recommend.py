@@ -100,8 +100,9 @@ def test_no_queries_have_no_answers(answers):
 def test_the_histogram_counts_all_items_that_may_be_recommended(answers):
     query = Query(np.array([3]), np.array([2.0]), exclude=np.array([1, 2]), spread=True)
     (answer,) = answers.recommend([query])
-    assert sum(answer.spread.counts) == N_ITEMS - 3 and len(answer.spread.counts) == N_BINS
-    assert answer.spread.high == pytest.approx(answer.scores[0], abs=1e-6)
+    counts = answer.spread["counts"]
+    assert sum(counts) == N_ITEMS - 3 and len(counts) == N_BINS
+    assert answer.spread["high"] == pytest.approx(answer.scores[0], abs=1e-6)
     (empty,) = answers.recommend([Query(only=np.empty(0, dtype=int), spread=True)])
-    assert (empty.spread.low, empty.spread.high, empty.spread.counts) == (None, None, [])
+    assert empty.spread == {"low": None, "high": None, "counts": []}
     assert empty.columns.size == 0

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from cfnade.answer.recommendation_file import write_recommendations
+from cfnade.answer.all_users import write_recommendations
 from cfnade.data.ingest import read_interactions
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE

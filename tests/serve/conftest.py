@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from cfnade.serve.loaded import load
+from cfnade.serve.model_source import load
 from tests.serve.running import running
 from tests.storage.saved import KEPT
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cfnade import ImplicitCFNADE
 from cfnade.serve import app as application
-from cfnade.serve.loaded import load
+from cfnade.serve.model_source import load
 from cfnade.serve.service_settings import RequestLimits
 from cfnade.serve.wire import RecommendRequest
 from cfnade.storage.folder import save_artifact

@@ -12,7 +12,8 @@ from cfnade import ImplicitCFNADE
 from cfnade.answer.explain import N_REASONS
 from cfnade.answer.recommend import N_BINS
 from cfnade.data.splitting import hold_out
-from cfnade.serve.loaded import LoadedModel, load
+from cfnade.serve.loaded import LoadedModel
+from cfnade.serve.model_source import load
 from cfnade.serve.wire import (
     ExplainRequest,
     Recommendations,

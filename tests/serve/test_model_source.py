@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ArtifactError
-from cfnade.serve import loaded as loading
+from cfnade.serve import model_source as loading
 from cfnade.serve.model_source import ModelSource
 from cfnade.storage.folder import load_artifact, save_artifact
 from tests.storage.saved import random_artifact, seal

@@ -52,6 +52,14 @@ def two(folder, tmp_path):
 
 def test_a_worker_that_is_killed_is_replaced_and_figures_are_those_of_all(two):
     before = workers_of(two.process.pid)
+    environment = Path(f"/proc/{before[1]}/environ").read_text().split("\0")
+    (shared,) = [v for v in environment if v.startswith("PROMETHEUS_MULTIPROC_DIR=")]
+    folder = Path(shared.partition("=")[2])
+
+    def files():
+        return {path.name for path in folder.glob("counter_*")}
+
+    wait_for(lambda: len(files()) == 2)  # both workers have loaded the model
     assert asked(two) == {200}
     os.kill(before[0], signal.SIGKILL)
     wait_for(lambda: not is_running(before[0]))
@@ -61,10 +69,7 @@ def test_a_worker_that_is_killed_is_replaced_and_figures_are_those_of_all(two):
     figures = two.get("/metrics").body.decode()
     counted = re.search(r'requests_total{path="/v1/recommend",status="200"} (\d+)', figures)
     assert 79 <= int(counted[1]) <= 80  # one may be answered and not yet counted when it dies
-    environment = Path(f"/proc/{before[1]}/environ").read_text().split("\0")
-    (figures,) = [v for v in environment if v.startswith("PROMETHEUS_MULTIPROC_DIR=")]
-    files = {path.name for path in Path(figures.partition("=")[2]).glob("counter_*")}
-    assert files == {"counter_0.db", "counter_1.db"}  # none of the dead is left
+    assert files() == {"counter_0.db", "counter_1.db"}  # none of the dead is left
 
 
 def test_all_workers_take_over_a_new_model(two, folder):

@@ -11,7 +11,7 @@ from cfnade.serve.problems import invalid_request
 from cfnade.serve.service_settings import RequestLimits
 from cfnade.serve.wire import Requests
 
-REQUESTS = Requests.with_limits(RequestLimits())
+REQUESTS = Requests(RequestLimits())
 MANY = 20_000
 
 

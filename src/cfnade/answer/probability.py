@@ -28,6 +28,9 @@ from cfnade.scorer import Scorer, blocks
 N_SEGMENTS = 6
 """Straight pieces of the curve; each has an equal share of the held-out items."""
 
+N_SAMPLED = 50_000
+"""Pairs to sample of those that were not held out, about."""
+
 LEAST_SLOPE = 0.01
 """Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
@@ -125,8 +128,6 @@ def fit_calibrator(
     mean_confidence: float = 1.0,
     more_missing: bool = False,
     max_users: int | None = None,
-    n_sampled: int = 50_000,
-    rng: int | np.random.Generator = 0,
 ) -> Calibrator:
     """Fit the curve on items held out from some users, at their true rate.
 
@@ -135,14 +136,7 @@ def fit_calibrator(
 
     With `more_missing` the data lack items of these users: the same share of all their items as is
     held out here. The probability is then that an item is missing from the data, given all of the
-    user's data as the history. This takes two corrections:
-
-    - A missing item looks like an unwanted one, but has the scores of a held-out one. Let o be
-      the odds of held out against unwanted, and k the number missing for each one held out. The
-      regression finds o from `P(held out) = o / (1 + o + k o)`. With the held-out items
-      in the history, the odds of missing are `k o`.
-    - The held-out items make the history longer, and scores rise more than the odds do. The
-      regression learns by how much from shorter histories of the same users.
+    user's data as the history (docs/decisions/0027).
 
     Args:
         scorer: Of the scores; it has not seen the held-out counts.
@@ -152,8 +146,6 @@ def fit_calibrator(
         mean_confidence: Mean confidence of the likes in training (c), the starting point.
         more_missing: Whether these users have further items, in neither part.
         max_users: Users to sample at most; None for all.
-        n_sampled: Pairs to sample of those that were not held out, about.
-        rng: Seed or generator for the sample.
 
     Returns:
         The calibrator.
@@ -168,13 +160,13 @@ def fit_calibrator(
         )
     if overlap(histories, held_out).nnz:
         raise DataError("some held-out pairs are in the histories too; drop them from one side")
-    rng = np.random.default_rng(rng)
+    rng = np.random.default_rng(0)
     users = np.flatnonzero(np.diff(histories.indptr))
     users = np.sort(rng.permutation(users)[:max_users])
     histories, held_out = histories[users], held_out[users]
     if held_out.nnz == 0:
         raise DataError("nothing is held out from users with a history; hold something out first")
-    sample = _sample(scorer, histories, held_out, histories, n_sampled, rng)
+    sample = _sample(scorer, histories, held_out, histories, rng)
     n_known, n_held = int(histories.nnz), int(held_out.nnz)
     lengths = np.diff(histories.indptr)
     positive = sample.logits[sample.is_held_out]
@@ -182,8 +174,9 @@ def fit_calibrator(
     n_missing = 0.0  # for each one held out
     if more_missing:
         n_missing = 1.0 + n_held / n_known
-        shortened = _shortened(histories, rng)
-        shorter = _sample(scorer, histories, held_out, shortened, n_sampled, rng)
+        kept = histories.data * (rng.random(histories.nnz) >= _LEFT_OUT)
+        shortened = csr_array((kept, histories.indices, histories.indptr), shape=histories.shape)
+        shorter = _sample(scorer, histories, held_out, as_count_matrix(shortened), rng)
         sample = _joined([sample, shorter])
     start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
     intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
@@ -218,13 +211,12 @@ def _sample(
     histories: CountMatrix,
     held_out: CountMatrix,
     given: CountMatrix,
-    n_sampled: int,
     rng: np.random.Generator,
 ) -> _Sample:
     """All held-out pairs, the others with the highest scores for `given`, and some of the rest."""
     n_items, n_known = histories.shape[1], np.diff(histories.indptr)
     n_given = np.maximum(np.diff(given.indptr), 1)
-    share = min(1.0, n_sampled / 2 / (histories.shape[0] * n_items))
+    share = min(1.0, N_SAMPLED / 2 / (histories.shape[0] * n_items))
     parts = []
     for rows in blocks(histories.shape[0], n_items, _BLOCK_BYTES):
         logits = np.asarray(scorer.scores(given[rows]), dtype=np.float64)
@@ -244,20 +236,14 @@ def _joined(parts: list[_Sample]) -> _Sample:
     return _Sample(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(_Sample)))
 
 
-def _shortened(histories: CountMatrix, rng: np.random.Generator) -> CountMatrix:
-    """The histories without a random part of their items."""
-    kept = histories.data * (rng.random(histories.nnz) >= _LEFT_OUT)
-    shortened = (kept, histories.indices, histories.indptr)
-    return as_count_matrix(csr_array(shortened, shape=histories.shape))
-
-
 def _regress(
     sample: _Sample, knots: NDArray[np.float64], start: float, n_missing: float
 ) -> list[float]:
     """Weighted logistic regression with slopes that stay above 0.
 
-    It starts from the intercept `start` and slopes of 1. `n_missing` items are missing for each one
-    held out, see `fit_calibrator`; histories are then longer by the same factor.
+    It starts from the intercept `start` and slopes of 1. With k = `n_missing` items missing for
+    each one held out, it finds the odds o of held out against unwanted from
+    `P(held out) = o / (1 + o + k o)`; histories are then longer by the same factor.
 
     Returns:
         Intercept, slopes of the pieces, slope of the log length of the history.

@@ -60,18 +60,6 @@ class Query:
     """Compute the histogram of scores."""
 
 
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """Distribution of the scores of all items that may be recommended."""
-
-    low: float | None
-    """Start of the first bin; None if there is no item."""
-    high: float | None
-    """End of the last bin."""
-    counts: list[int]
-    """Items in each bin; all bins are equally wide."""
-
-
 class AnswerTable(NamedTuple):
     """Recommendations for many histories: one after the other, best items first."""
 
@@ -102,8 +90,8 @@ class Answer:
     """Calibrated, (at most n,); NaN without a calibrator and for items in the history."""
     effects: EffectTable | None = None
     """Of each entry of the history on each item, if asked for."""
-    spread: Histogram | None = None
-    """Distribution of the scores, if asked for."""
+    spread: dict[str, Any] | None = None
+    """Histogram of the scores for JSON, if asked for."""
 
     def to_json(self, describe: Describe) -> dict[str, Any]:
         """As docs/json.md describes it."""
@@ -118,7 +106,7 @@ class Answer:
                 found[place]["because"] = because
         answer: dict[str, Any] = {"recommendations": found}
         if self.spread is not None:
-            answer["spread"] = vars(self.spread)
+            answer["spread"] = self.spread
         return answer
 
 
@@ -285,16 +273,16 @@ class Answers:
     def _shortlist(self) -> Shortlist:
         return Shortlist(self.scorer.network)
 
-    def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> Histogram:
-        """Of one history; arguments as for `best`."""
+    def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> dict[str, Any]:
+        """Scores of all items that may be recommended, of one history; arguments as for `best`."""
         network = self.scorer.network
         scores = network.output(hidden) + network.weights["output_bias"] + added
         allowed = scores[scores > -np.inf]
         if not allowed.size:
-            return Histogram(None, None, [])
+            return {"low": None, "high": None, "counts": []}
         counts, edges = np.histogram(allowed, bins=N_BINS)
         low, high = as_numbers(edges[[0, -1]])
-        return Histogram(low, high, counts.tolist())
+        return {"low": low, "high": high, "counts": counts.tolist()}
 
     def _inputs(self, queries: Sequence[Query]) -> tuple[csr_array, csr_array | None]:
         """Relative ratings, and confidences of dislikes if there are any, (n_queries, n_items)."""

@@ -17,7 +17,7 @@ from cfnade.errors import ConfigError, n_of
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.extend import N_EPOCHS, TrainedItems
 from cfnade.model.config import ModelConfig
-from cfnade.progress import Callbacks, fit_progress
+from cfnade.progress import fit_progress
 from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import check_place
 
@@ -115,17 +115,22 @@ def fit_command(
     with fit_progress() as callbacks:
         interactions = _read(table, data, names)
         if start_from is None:
-            outcome = _fit(model, interactions, checkpoint, resume=resume, callbacks=callbacks)
+            try:
+                model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
+            except KeyboardInterrupt:
+                if checkpoint.exists():
+                    again = "continue with the same command and --resume"
+                    console.say(f"stopped; {again} (see {checkpoint})")
+                raise
         else:
             trained = cast(TrainedItems, train or "all")
             n_epochs = N_EPOCHS if epochs is None else epochs
             model.partial_fit(interactions, n_epochs=n_epochs, train=trained, callbacks=callbacks)
-            outcome = _more_in_words(model, interactions)
     facts = {"name": options.dataset_name(data), **interactions.describe()}
     model.save(out, dtype=cast(WeightType, dtype), data=facts)
     if start_from is None:
         shutil.rmtree(checkpoint, ignore_errors=True)
-    typer.echo(f"{outcome}; saved to {out}")
+    typer.echo(f"{_outcome(model, interactions)}; saved to {out}")
 
 
 def _new_model(
@@ -141,36 +146,18 @@ def _read(table: options.TableOptions, data: str, names: str | None) -> Interact
     return interactions if names is None else interactions.with_item_names(read_item_names(names))
 
 
-def _fit(
-    model: ImplicitCFNADE,
-    interactions: Interactions,
-    checkpoint: Path,
-    *,
-    resume: bool,
-    callbacks: Callbacks,
-) -> str:
-    """Fit a model, and return the outcome in words."""
-    try:
-        model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
-    except KeyboardInterrupt:
-        if checkpoint.exists():
-            console.say(f"stopped; continue with the same command and --resume (see {checkpoint})")
-        raise
+def _outcome(model: ImplicitCFNADE, data: Interactions) -> str:
+    """The outcome of a fit, or of training on more data, in words."""
+    users, pairs = n_of(data.n_users, "user"), n_of(data.n_pairs, "pair")
+    if model.partial_fits_:
+        n_new = model.partial_fits_[-1]["n_new_items"]
+        return (
+            f"{users}, {pairs}, {n_of(n_new, 'new item')}: trained for "
+            f"{n_of(len(model.epochs_), 'epoch')} more, {n_of(model.n_features_in_, 'item')} in all"
+        )
     mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
-    return (
-        f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_items, 'item')}, "
-        f"{n_of(interactions.n_pairs, 'pair')}: trained for {n_of(model.best_epoch_, 'epoch')}{mpr}"
-    )
-
-
-def _more_in_words(model: ImplicitCFNADE, interactions: Interactions) -> str:
-    """The outcome of training on more data."""
-    n_new = model.partial_fits_[-1]["n_new_items"]
-    return (
-        f"{n_of(interactions.n_users, 'user')}, {n_of(interactions.n_pairs, 'pair')}, "
-        f"{n_of(n_new, 'new item')}: trained for {n_of(len(model.epochs_), 'epoch')} more, "
-        f"{n_of(model.n_features_in_, 'item')} in all"
-    )
+    epochs = n_of(model.best_epoch_, "epoch")
+    return f"{users}, {n_of(data.n_items, 'item')}, {pairs}: trained for {epochs}{mpr}"
 
 
 def _check_changes(

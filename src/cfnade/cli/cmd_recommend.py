@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from cfnade.answer.recommendation_file import write_recommendations
+from cfnade.answer.all_users import write_recommendations
 from cfnade.cli import console, options
 from cfnade.cli.options import ColumnOptions, Model
 from cfnade.data.catalogue import Catalogue, History
+from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 
@@ -67,7 +68,10 @@ def recommend_command(
     if out is not None:
         if data is None or history or user is not None or dislike or with_reasons:
             raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")
-        _for_all(asked, columns, data, out, n, filters, json_file)
+        if out.suffix != ".parquet":
+            raise ConfigError(f"--out takes a .parquet file, got {out.name!r}")
+        facts = asked.write_all(columns.read(data), out, n, filters)
+        console.report(console.facts_table("recommendations", facts), facts, json_file)
         return
     known, disliked = asked.history(history, data, user, columns), asked.disliked(dislike)
     query = asked.answers.query(known, n, disliked=disliked, explain=with_reasons, **filters)
@@ -177,30 +181,18 @@ class ModelOnDisk:
         weight = self.answers.full_dislike
         return options.parse_weights(written, self.ids, weight, "ITEM or ITEM=WEIGHT")
 
+    def write_all(
+        self, table: Interactions, out: Path, n: int, filters: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Recommend for all users of a table, and write a file; returns what was written."""
+        histories = self.catalogue.align(table, unknown="warn")
+        with console.progress_bar() as bar:
+            task = bar.add_task("recommending", total=table.n_users)
 
-def _for_all(
-    asked: ModelOnDisk,
-    columns: ColumnOptions,
-    data: str,
-    out: Path,
-    n: int,
-    filters: dict[str, Any],
-    json_file: str | None,
-) -> None:
-    if out.suffix != ".parquet":
-        raise ConfigError(f"--out takes a .parquet file, got {out.name!r}")
-    table = columns.read(data)
-    histories = asked.catalogue.align(table, unknown="warn")
-    with console.progress_bar() as progress:
-        task = progress.add_task("recommending", total=table.n_users)
-        n_rows = write_recommendations(
-            asked.answers,
-            histories,
-            table.user_ids,
-            out,
-            n,
-            progress=lambda done: progress.update(task, completed=done),
-            **filters,
-        )
-    facts = {"file": str(out), "n_users": table.n_users, "n_recommendations": n_rows}
-    console.report(console.facts_table("recommendations", facts), facts, json_file)
+            def on_done(done: int) -> None:
+                bar.update(task, completed=done)
+
+            n_rows = write_recommendations(
+                self.answers, histories, table.user_ids, out, n, progress=on_done, **filters
+            )
+        return {"file": str(out), "n_users": table.n_users, "n_recommendations": n_rows}

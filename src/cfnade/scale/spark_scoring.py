@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.answer.all_users import recommend_all
+from cfnade.answer.all_users import COLUMNS, as_columns, recommend_all
 from cfnade.answer.recommend import Answers
-from cfnade.answer.recommendation_file import COLUMNS, as_columns
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import as_count_matrix, places_among

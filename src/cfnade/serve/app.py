@@ -45,7 +45,7 @@ class Service:
         self.settings = settings
         self.limits = settings.limits
         self.metrics = Metrics()
-        self.requests = Requests.with_limits(settings.limits)
+        self.requests = Requests(settings.limits)
         self.source = ModelSource(settings.model, self._count_model)
         self.metrics.model_items.set(self.source.current.n_items)
         self.batcher: Batcher[_Asked, bytes] = Batcher(

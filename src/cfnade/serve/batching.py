@@ -88,18 +88,7 @@ class Batcher(Generic[Asked, Given]):
 
     async def _work(self) -> None:
         while taken := self._take():
-            try:
-                await self._answer_all(taken)
-                self.on_batch(len(taken))
-            except Exception as error:
-                if len(taken) == 1:
-                    _resolve(taken[0][1], error)
-                    continue
-                for one in taken:  # an error of one must not fail the others
-                    try:
-                        await self._answer_all([one])
-                    except Exception as own:
-                        _resolve(one[1], own)
+            await self._answer_all(taken)
 
     def _take(self) -> list[_Request[Asked, Given]]:
         """The next pass: one request of each caller in turn, at least one in all."""
@@ -124,15 +113,15 @@ class Batcher(Generic[Asked, Given]):
 
     async def _answer_all(self, taken: list[_Request[Asked, Given]]) -> None:
         compute = partial(self.answer, [asked for asked, _ in taken])
-        found = await asyncio.get_running_loop().run_in_executor(self._thread, compute)
-        for (_, future), answer in zip(taken, found, strict=True):
-            _resolve(future, answer)
-
-
-def _resolve(future: asyncio.Future[Given], outcome: Given | Exception) -> None:
-    if future.done():  # the client has hung up
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, compute)
+            for (_, future), answer in zip(taken, found, strict=True):
+                if not future.done():  # the client has not hung up
+                    future.set_result(answer)
+            self.on_batch(len(taken))
+        except Exception as error:
+            if len(taken) > 1:
+                for one in taken:  # an error of one must not fail the others
+                    await self._answer_all([one])
+            elif not taken[0][1].done():
+                taken[0][1].set_exception(error)

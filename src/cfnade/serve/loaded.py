@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,18 +14,14 @@ from numpy.typing import NDArray
 
 from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
-from cfnade.answer.recommend import Answers, Query
-from cfnade.errors import ArtifactError
+from cfnade.answer.recommend import Query
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
-from cfnade.storage.folder import FILES, MODEL
 
 Columns: TypeAlias = NDArray[np.int64]
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 """Identifies one state of a folder."""
-
-_TRIES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +37,6 @@ class LoadedModel:
     """First digits of the checksum in `model.json`."""
     loaded_at: str
     """Time of loading, in UTC."""
-
-    @cached_property
-    def answers(self) -> Answers:
-        """Answers queries."""
-        return self.model.answers_
 
     @property
     def n_items(self) -> int:
@@ -96,10 +84,10 @@ class LoadedModel:
 
     def recommend(self, requests: Sequence[wire.RecommendRequest]) -> list[dict[str, Any]]:
         """Answer requests together, in one pass; see `wire.Recommendations`."""
-        read = [self._recommend_query(request) for request in requests]
-        answers = self.answers.recommend([query for query, _ in read])
+        read = [self._query(request) for request in requests]
+        answers = self.model.answers_.recommend([query for query, _ in read])
         return [
-            {**answer.to_json(self.items.__getitem__), "unknown": unknown}
+            {**answer.to_json(self.items.__getitem__), "unknown": list(dict.fromkeys(unknown))}
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
@@ -108,8 +96,8 @@ class LoadedModel:
         column = self.column_of.get(str(request.item))
         if column is None:
             return None
-        fields, unknown = self._history(request)
-        effects = self.answers.effects(Query(**fields), np.array([column]))
+        query, unknown = self._query(request)
+        effects = self.model.answers_.effects(query, np.array([column]))
         return {**effects.explained(0, column, self.items.__getitem__), "unknown": unknown}
 
     def similar(self, request: wire.SimilarRequest) -> dict[str, Any] | None:
@@ -118,10 +106,9 @@ class LoadedModel:
         if column is None:
             return None
         only, exclude, unknown = self._filters(request)
-        among = None if only is None else ItemSets(only)
-        never = ItemSets(np.append(exclude, column))
+        filters = (None if only is None else ItemSets(only), ItemSets(np.append(exclude, column)))
         asked = np.array([column])
-        ((columns, similarities),) = self.answers.similar_items(asked, request.n, among, never)
+        ((columns, similarities),) = self.model.answers_.similar_items(asked, request.n, *filters)
         found = [
             {**self.items[place], "similarity": similarity}
             for place, similarity in zip(columns.tolist(), as_numbers(similarities), strict=True)
@@ -129,13 +116,20 @@ class LoadedModel:
         unknown = list(dict.fromkeys(unknown))
         return {**self.items[column], "similar": found, "unknown": unknown}
 
-    def _recommend_query(self, request: wire.RecommendRequest) -> tuple[Query, list[str]]:
+    def _query(self, request: wire.HistoryRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
-        fields, unknown = self._history(request)
-        fields["only"], fields["exclude"], more = self._filters(request)
-        for name in ("n", "include_seen", "explain", "spread"):
-            fields[name] = getattr(request, name)
-        return Query(**fields), list(dict.fromkeys(unknown + more))
+        fields: dict[str, Any] = {}
+        fields["liked"], fields["counts"], unknown = self._by_column(request.history)
+        if request.disliked:
+            dislikes = request.dislikes(self.model.answers_.full_dislike)
+            fields["disliked"], fields["confidences"], more = self._by_column(dislikes)
+            unknown += more
+        if isinstance(request, wire.RecommendRequest):
+            fields["only"], fields["exclude"], more = self._filters(request)
+            unknown += more
+            for name in ("n", "include_seen", "explain", "spread"):
+                fields[name] = getattr(request, name)
+        return Query(**fields), unknown
 
     def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""
@@ -144,69 +138,18 @@ class LoadedModel:
         only = None if request.only is None else np.array(chosen, dtype=np.int64)
         return only, np.array(excluded, dtype=np.int64), unknown + more
 
-    def _history(self, request: wire.HistoryRequest) -> tuple[dict[str, Any], list[str]]:
-        """History and dislikes as fields of a query, and the unknown items."""
-        history = request.history
-        liked, counts, unknown = self._by_column(list(history), history.values())
-        fields = {"liked": liked, "counts": counts}
-        if request.disliked:
-            dislikes = request.dislikes(self.answers.full_dislike)
-            columns, confidences, more = self._by_column(list(dislikes), dislikes.values())
-            fields |= {"disliked": columns, "confidences": confidences}
-            unknown += more
-        return fields, unknown
-
     def _by_column(
-        self, items: list[str], values: Iterable[float]
+        self, values: dict[str, float]
     ) -> tuple[Columns, NDArray[np.float64], list[str]]:
         """Known items with a value above 0, in the order of columns; and the unknown items."""
-        places = map(self.column_of.get, items, repeat(-1))
-        columns = np.fromiter(places, dtype=np.int64, count=len(items))
-        value = np.fromiter(values, dtype=np.float64, count=len(items))
+        places = map(self.column_of.get, values, repeat(-1))
+        columns = np.fromiter(places, dtype=np.int64, count=len(values))
+        value = np.fromiter(values.values(), dtype=np.float64, count=len(values))
         is_known = columns >= 0
-        unknown = [] if is_known.all() else [items[i] for i in np.flatnonzero(~is_known)]
+        unknown = [] if is_known.all() else [i for i in values if i not in self.column_of]
         kept = np.flatnonzero(is_known & (value > 0))
         kept = kept[np.argsort(columns[kept])]
         return columns[kept], value[kept], unknown
-
-
-def load(folder: Path) -> LoadedModel:
-    """Load a model and compare its checksums; a folder that is being replaced is tried again.
-
-    Raises:
-        ArtifactError: If there is no model or it cannot be used.
-    """
-    for tries_left in reversed(range(_TRIES)):
-        before = stamp_of(folder)
-        try:
-            model = ImplicitCFNADE.load(folder)
-            described = json.loads((folder / MODEL).read_bytes())
-        except (ArtifactError, OSError, ValueError) as error:
-            if tries_left and stamp_of(folder) != before:
-                continue
-            if isinstance(error, ArtifactError):
-                raise
-            raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
-        if before is not None and stamp_of(folder) == before:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            version = str(described.get("sha256", ""))[:12]
-            return LoadedModel(model, folder.resolve().name, before, version, now)
-    raise ArtifactError(f"the model in {folder} changed while it was loaded; try again")
-
-
-def stamp_of(folder: Path) -> Stamp | None:
-    """The state of a folder; None while a file of the model is missing."""
-    try:
-        states = [(folder / name).stat() for name in (MODEL, *FILES)]
-    except OSError:
-        return None
-    return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
-
-
-def is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
-    """Whether a file was overwritten instead of replaced."""
-    pairs = zip(before, after or (), strict=False)
-    return any(old != new and old[0] == new[0] for old, new in pairs)
 
 
 def _as_json(item: Any) -> str | int | float | bool:

@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import json
 import logging
 import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from cfnade.errors import ArtifactError
-from cfnade.serve.loaded import LoadedModel, Stamp, is_changed_in_place, load, stamp_of
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.serve.loaded import LoadedModel, Stamp
 from cfnade.serve.wire import ExplainRequest, RecommendRequest, SimilarRequest
+from cfnade.storage.folder import FILES, MODEL
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,7 @@ IN_PLACE = "; a file in use was overwritten, which can crash the service" + RENA
 """Added instead if the files in use were overwritten."""
 
 _N_HISTORY = 5
+_TRIES = 3
 
 
 class ModelSource:
@@ -50,7 +55,7 @@ class ModelSource:
         self._refused_stamp: Stamp | None = None
         self._lock = threading.Lock()
         self._wake: asyncio.Event | None = None
-        self.current: LoadedModel = load_checked(folder)
+        self.current: LoadedModel = load(folder)
         on_outcome("loaded")
 
     def check(self, *, is_forced: bool = False) -> bool:
@@ -66,9 +71,9 @@ class ModelSource:
             if not is_forced and (found is None or found in known):
                 return False  # no model, or one that is being replaced
             try:
-                new = load_checked(self.folder)
+                new = load(self.folder)
             except ArtifactError as error:
-                hint = IN_PLACE if is_changed_in_place(self.current.stamp, found) else RENAME
+                hint = IN_PLACE if _is_changed_in_place(self.current.stamp, found) else RENAME
                 self.refused, self._refused_stamp = f"{error}{hint}", found
                 logger.error("refused a new model, the old one stays: %s", self.refused)
                 self._on_outcome("refused")
@@ -106,29 +111,59 @@ class ModelSource:
                 self._wake.clear()
 
 
-def load_checked(folder: Path) -> LoadedModel:
-    """Load a model, ask it a few requests and check the answers.
+def load(folder: Path) -> LoadedModel:
+    """Load a model, compare its checksums, and check its answers to a few requests.
 
-    This also fills the model's caches, so that the first real request is fast.
+    A folder that is being replaced is tried again. The requests also fill the model's caches, so
+    that the first real one is fast.
 
     Raises:
-        ArtifactError: If it cannot be used.
+        ArtifactError: If there is no model or it cannot be used.
     """
-    new = load(folder)
+    for tries_left in reversed(range(_TRIES)):
+        before = stamp_of(folder)
+        try:
+            model = ImplicitCFNADE.load(folder)
+            described = json.loads((folder / MODEL).read_bytes())
+        except (ArtifactError, OSError, ValueError) as error:
+            if tries_left and stamp_of(folder) != before:
+                continue
+            if isinstance(error, ArtifactError):
+                raise
+            raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
+        if before is not None and stamp_of(folder) == before:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            version = str(described.get("sha256", ""))[:12]
+            loaded = LoadedModel(model, folder.resolve().name, before, version, now)
+            try:
+                _check_answers(loaded)
+            except ArtifactError:
+                raise
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                raise ArtifactError(f"the model cannot answer a first request ({why})") from error
+            return loaded
+    raise ArtifactError(f"the model in {folder} changed while it was loaded; try again")
+
+
+def stamp_of(folder: Path) -> Stamp | None:
+    """The state of a folder; None while a file of the model is missing."""
     try:
-        _check_answers(new)
-    except ArtifactError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ArtifactError(f"the model cannot answer a first request ({reason})") from error
-    return new
+        states = [(folder / name).stat() for name in (MODEL, *FILES)]
+    except OSError:
+        return None
+    return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
+
+
+def _is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
+    """Whether a file was overwritten instead of replaced."""
+    pairs = zip(before, after or (), strict=False)
+    return any(old != new and old[0] == new[0] for old, new in pairs)
 
 
 def _check_answers(loaded: LoadedModel) -> None:
     columns, _ = loaded.search.find("", _N_HISTORY + 1)
-    texts = [str(loaded.ids[column]) for column in columns]
-    seen = list(dict.fromkeys(texts))  # two ids may read the same
+    seen = list(dict.fromkeys(str(loaded.ids[c]) for c in columns))  # two ids may read the same
     history = dict.fromkeys(seen[1:], 3.0)
     disliked: list[str | int] = [*seen[:1]]
     requests = [

@@ -63,13 +63,10 @@ def overloaded() -> RequestError:
     return RequestError(503, "overloaded", message, fix, {"retry-after": "1"})
 
 
-async def _answer_problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error.response()
-
-
-async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    """Answer an error of the router: no such path, no such method."""
+async def _answer(request: Request, error: Exception) -> Response:
+    """Answer an error of a handler, or of the router: no such path, no such method."""
+    if isinstance(error, RequestError):
+        return error.response()
     assert isinstance(error, HTTPException)
     status = error.status_code
     code, message, fix = "http_error", http.HTTPStatus(status).phrase, "see /openapi.json"
@@ -82,5 +79,5 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     return RequestError(status, code, message, fix, dict(error.headers or {})).response()
 
 
-HANDLERS = {RequestError: _answer_problem, HTTPException: _answer_http_exception}
+HANDLERS = {RequestError: _answer, HTTPException: _answer}
 """Answers errors that end a request."""

@@ -19,8 +19,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 from cfnade.errors import ConfigError
-from cfnade.serve.model_source import load_checked
+from cfnade.serve.model_source import load
 from cfnade.serve.service_settings import ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -37,7 +39,13 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         ArtifactError: If the model cannot be used.
         ConfigError: If the address cannot be listened on.
     """
-    with ignored_hangups(), bind(settings) as listening:
+    with contextlib.ExitStack() as stack:
+        if hasattr(signal, "SIGHUP"):  # not on Windows
+            # It would end the process, so it is ignored until the service handles it. No new model
+            # is missed: the service checks the folder when it starts.
+            before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            stack.callback(signal.signal, signal.SIGHUP, before)
+        listening = stack.enter_context(bind(settings))
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
 
@@ -52,24 +60,8 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
 
             run_worker(settings, listening, on_ready=report_ready)
         else:
-            load_checked(settings.model)  # report a bad model before any worker starts
+            load(settings.model)  # report a bad model before any worker starts
             Supervisor(settings, listening, on_ready=report_ready).run()
-
-
-@contextlib.contextmanager
-def ignored_hangups() -> Iterator[None]:
-    """Ignore SIGHUP, which would end the process, until the service handles it.
-
-    No new model is missed: the service checks the folder when it starts.
-    """
-    if not hasattr(signal, "SIGHUP"):  # not on Windows
-        yield
-        return
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def bind(settings: ServeSettings) -> socket.socket:
@@ -95,21 +87,6 @@ def bind(settings: ServeSettings) -> socket.socket:
     return listening
 
 
-@dataclass
-class _Place:
-    """The place of one worker: its present process, and when the next may start."""
-
-    number: int
-    process: subprocess.Popen[str] | None = None
-    started: float = 0.0
-    start_at: float = 0.0
-    pause: float = _LOOK_SECONDS
-
-    def wait_longer(self, now: float) -> None:
-        self.pause = min(2 * self.pause, _LONGEST_PAUSE_SECONDS)
-        self.start_at = now + self.pause
-
-
 @dataclass(eq=False)
 class Supervisor:
     """Starts workers, replaces those that die, forwards signals.
@@ -122,7 +99,7 @@ class Supervisor:
     on_ready: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
-        self.places = [_Place(number) for number in range(self.settings.n_workers)]
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.is_stopping = False
         self.figures = tempfile.mkdtemp(prefix="cfnade-metrics-")
 
@@ -133,44 +110,49 @@ class Supervisor:
         signal.signal(signal.SIGHUP, self._forward)
         self.ready, self._ready_end = os.pipe()
         os.set_blocking(self.ready, False)
+        places = [self._keep_running(number) for number in range(self.settings.n_workers)]
         try:
             while not self.is_stopping:
-                for place in self.places:
-                    self._look(place)
+                for place in places:
+                    next(place)
                 self._look_for_ready()
                 time.sleep(_LOOK_SECONDS)
             self._finish()
         finally:
-            for process in self._processes():
+            for process in self.processes.values():
                 process.kill()  # does nothing if it has ended
-                _close_pipe(process)
+                process.communicate()  # closes its pipe
             shutil.rmtree(self.figures, ignore_errors=True)
             os.close(self.ready)
             os.close(self._ready_end)
 
-    def _look(self, place: _Place) -> None:
-        """Start the worker of a place if there is none, after a pause if it keeps dying."""
-        now = time.monotonic()
-        if place.process is not None:
-            code = place.process.poll()
-            if code is None:
-                return
-            from prometheus_client.multiprocess import mark_process_dead
-
-            _close_pipe(place.process)
-            mark_process_dead(place.number, self.figures)  # type: ignore[no-untyped-call]
-            logger.error("worker %s ended (%s); starting another", place.process.pid, code)
-            place.process = None
-            if now - place.started < _SHORT_LIFE_SECONDS:
-                place.wait_longer(now)
-            else:
-                place.pause, place.start_at = _LOOK_SECONDS, now
-        if now >= place.start_at and not self.is_stopping:
+    def _keep_running(self, number: int) -> Iterator[None]:
+        """Keep a worker running, after a pause if it keeps dying; each step looks at it once."""
+        pause = 0.0
+        while True:
+            started = time.monotonic()
             try:
-                place.process, place.started = self._start(place), now
+                process = self.processes[number] = self._start(number)
             except OSError as error:  # out of memory or processes: try again later
-                place.wait_longer(now)
                 logger.error("cannot start a worker (%s); trying again", error.strerror)
+            else:
+                while process.poll() is None:
+                    yield
+                self._clean_up(number)
+            is_short = time.monotonic() - started < _SHORT_LIFE_SECONDS
+            pause = min(2 * pause + _LOOK_SECONDS, _LONGEST_PAUSE_SECONDS) if is_short else 0.0
+            start_at = time.monotonic() + pause
+            while time.monotonic() < start_at:
+                yield
+
+    def _clean_up(self, number: int) -> None:
+        """Drop a worker that has ended."""
+        from prometheus_client.multiprocess import mark_process_dead
+
+        process = self.processes.pop(number)
+        process.communicate()  # closes its pipe
+        mark_process_dead(number, self.figures)  # type: ignore[no-untyped-call]
+        logger.error("worker %s ended (%s); starting another", process.pid, process.returncode)
 
     def _look_for_ready(self) -> None:
         """Report once that a worker has loaded the model."""
@@ -180,22 +162,21 @@ class Supervisor:
                 self.on_ready()
                 self.on_ready = None
 
-    def _start(self, place: _Place) -> subprocess.Popen[str]:
-        numbers = [self.listening.fileno(), self._ready_end]
+    def _start(self, number: int) -> subprocess.Popen[bytes]:
+        files = [self.listening.fileno(), self._ready_end]
         process = subprocess.Popen(
-            [sys.executable, "-m", "cfnade.serve.worker", *map(str, numbers), str(place.number)],
+            [sys.executable, "-m", "cfnade.serve.worker", *map(str, [*files, number])],
             stdin=subprocess.PIPE,
-            pass_fds=numbers,
+            pass_fds=files,
             # The new program ignores SIGHUP until it handles it. This process has one thread, so
             # a function between fork and exec is safe.
             preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
-            text=True,
             env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": self.figures},
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops them
         )
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it is dead already, which is noticed later
-            process.stdin.write(self.settings.to_json() + "\n")
+            process.stdin.write(TypeAdapter(ServeSettings).dump_json(self.settings) + b"\n")
             process.stdin.flush()  # left open: when it closes, the worker stops
         return process
 
@@ -203,22 +184,13 @@ class Supervisor:
         self.is_stopping = True
 
     def _forward(self, number: int, *_: object) -> None:
-        for process in self._processes():
+        for process in self.processes.values():
             process.send_signal(number)  # does nothing if it has ended
 
     def _finish(self) -> None:
         """Stop all workers and wait until their requests are finished."""
         self._forward(signal.SIGTERM)
         until = time.monotonic() + self.settings.grace_seconds + 1.0
-        for process in self._processes():
+        for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
-
-    def _processes(self) -> list[subprocess.Popen[str]]:
-        return [place.process for place in self.places if place.process is not None]
-
-
-def _close_pipe(process: subprocess.Popen[str]) -> None:
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()

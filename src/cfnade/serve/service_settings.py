@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from cfnade.errors import ConfigError
@@ -69,16 +68,3 @@ class ServeSettings:
             raise ConfigError(f"--watch must be at least 0 seconds, got {self.watch_seconds}")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.strip()):
             raise ConfigError("the API key must be non-empty ASCII text")
-
-    def to_json(self) -> str:
-        """One line of JSON, for a worker."""
-        return json.dumps({**asdict(self), "model": str(self.model)})
-
-    @classmethod
-    def from_json(cls, text: str) -> ServeSettings:
-        """Read what `to_json` wrote."""
-        values = json.loads(text)
-        values["model"] = Path(values["model"])
-        values["allowed_origins"] = tuple(values["allowed_origins"])
-        values["limits"] = RequestLimits(**values["limits"])
-        return cls(**values)

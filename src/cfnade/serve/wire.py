@@ -6,10 +6,9 @@ The names are those of docs/json.md.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
@@ -239,24 +238,16 @@ class Error(BaseModel):
     error: ErrorDetail
 
 
-@dataclass(frozen=True)
 class Requests:
     """The requests with a service's limits built in, so that its document shows them."""
 
-    recommend: type[RecommendRequest]
-    batch: type[BatchRequest]
-    explain: type[ExplainRequest]
-    similar: type[SimilarRequest]
-    lookup: type[LookupRequest]
-
-    @classmethod
-    def with_limits(cls, limits: RequestLimits) -> Requests:
-        """Classes of the same names with these limits."""
+    def __init__(self, limits: RequestLimits) -> None:
         lengths = dict.fromkeys(("history", "disliked", "items"), limits.history)
         lengths |= dict.fromkeys(("exclude", "only"), limits.filter_items)
         lengths["requests"] = limits.batch
 
         def limited(model: type[BaseModel], **kinds: Any) -> Any:
+            """A class of the same name with these limits."""
             fields: dict[str, Any] = {}
             for name, field in model.model_fields.items():
                 if name == "n":
@@ -268,10 +259,11 @@ class Requests:
                     fields[name] = (_at_most(lengths[name], kind), copy(field))
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        recommend = limited(RecommendRequest)
-        batch = limited(BatchRequest, requests=list[recommend])  # type: ignore[valid-type]
-        explain, similar = limited(ExplainRequest), limited(SimilarRequest)
-        return cls(recommend, batch, explain, similar, limited(LookupRequest))
+        self.recommend: type[RecommendRequest] = limited(RecommendRequest)
+        self.batch: type[BatchRequest] = limited(BatchRequest, requests=list[self.recommend])  # type: ignore[name-defined]
+        self.explain: type[ExplainRequest] = limited(ExplainRequest)
+        self.similar: type[SimilarRequest] = limited(SimilarRequest)
+        self.lookup: type[LookupRequest] = limited(LookupRequest)
 
 
 def _at_most(most: int, kind: Any) -> Any:
@@ -286,12 +278,9 @@ def _at_most(most: int, kind: Any) -> Any:
         return value
 
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    any_length = Field(max_length=most)
-    of_list = Field(max_length=most, fail_fast=True)
+    limits = {dict: Field(max_length=most), list: Field(max_length=most, fail_fast=True)}
     limited = [
-        one
-        if one is NoneType
-        else Annotated[one, of_list if get_origin(one) is list else any_length]
+        Annotated[one, limits[get_origin(one)]] if get_origin(one) in limits else one  # None
         for one in kinds
     ]
     return Annotated[reduce(or_, limited), BeforeValidator(check)]

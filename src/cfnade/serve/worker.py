@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 
 import uvicorn
+from pydantic import TypeAdapter
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
@@ -106,7 +107,7 @@ def main() -> int:
         os.close(ready)
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    settings = ServeSettings.from_json(sys.stdin.readline())
+    settings = TypeAdapter(ServeSettings).validate_json(sys.stdin.readline())
     listening = socket.socket(fileno=number)
     try:
         run_worker(settings, listening, supervisor=sys.stdin.fileno(), on_ready=report_ready)
