@@ -89,12 +89,12 @@ class OutputLayer:
         by_logits[item, user] = (confidence * (torch.sigmoid(liked) - 1.0)).to(self._dtype)
         scale *= window.n_items / n_targets / n_users
         scaled = (scale * hidden).to(self._dtype)
-        by_hidden = torch.zeros_like(hidden)
+        by_hidden, ones = torch.zeros_like(hidden), scaled.new_ones(n_users, 1)
         for numbers, places in window.blocks():
             block = by_logits[numbers]
             by_hidden += block.T @ V[places]
             _product_into(self._by_weight[places], block, scaled)
-            torch.sum(block, dim=1, dtype=self.d.dtype, out=self._by_bias[places])
+            self._by_bias[places] = (block @ ones)[:, 0]  # a sum of rows; torch.sum is slow
             self._by_bias[places].mul_(scale)
         return OutputGradient(loss, by_hidden.mul_(scale), self._by_weight, self._by_bias)
 
