@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.beyond import factors as module
 from cfnade.beyond.factors import (
     als_item_factors,
     can_start_from_factors,
@@ -53,31 +52,28 @@ def cost(confidence: np.ndarray, users: np.ndarray, items: np.ndarray, l2: float
 
 
 @pytest.mark.parametrize("n_factors", [2, 5, 20], ids=["more likes", "as many", "fewer likes"])
-def test_in_the_end_each_row_solves_its_normal_equation(n_factors, monkeypatch):
-    monkeypatch.setattr(module, "_N_ITERATIONS", 300)
+def test_in_the_end_each_row_solves_its_normal_equation(n_factors):
     data = confidences()
-    items = als_item_factors(data, n_factors, 3.0, n_threads=1).astype(float)
+    items = als_item_factors(data, n_factors, 3.0, 300, n_threads=1).astype(float)
     users = best_rows(data.toarray(), items, 3.0)
     again = best_rows(data.toarray().T, users, 3.0)
     assert np.abs(items).max() > 0.1
     np.testing.assert_allclose(again, items, atol=2e-3 * np.abs(items).max())
 
 
-def test_iterations_lower_the_cost(monkeypatch):
+def test_iterations_lower_the_cost():
     data = confidences()
     costs = []
     for n_iterations in (1, 2, 5, 20):
-        monkeypatch.setattr(module, "_N_ITERATIONS", n_iterations)
-        items = als_item_factors(data, 4, 0.5, n_threads=1)
+        items = als_item_factors(data, 4, 0.5, n_iterations, n_threads=1)
         users = best_rows(data.toarray(), items, 0.5)
         costs.append(cost(data.toarray(), users, items, 0.5))
     assert costs == sorted(costs, reverse=True) and costs[-1] < 0.99 * costs[0]
 
 
-def test_no_other_factors_nearby_cost_less(rng, monkeypatch):
-    monkeypatch.setattr(module, "_N_ITERATIONS", 300)
+def test_no_other_factors_nearby_cost_less(rng):
     data = confidences()
-    items = als_item_factors(data, 3, 2.0, n_threads=1)
+    items = als_item_factors(data, 3, 2.0, 300, n_threads=1)
     users = best_rows(data.toarray(), items, 2.0)
     least = cost(data.toarray(), users, items, 2.0)
     for _ in range(10):
@@ -88,31 +84,30 @@ def test_no_other_factors_nearby_cost_less(rng, monkeypatch):
 def test_an_item_that_nobody_has_has_no_factors():
     data = confidences().toarray()
     data[:, 3] = 0.0
-    items = als_item_factors(csr_array(data), 4, 0.5, n_threads=1)
+    items = als_item_factors(csr_array(data), 4, 0.5, 15, n_threads=1)
     assert not items[3].any() and items[2].any()
     assert items.shape == (12, 4) and items.dtype == np.float32
 
 
-def test_all_factors_are_nothing_from_the_largest_singular_value_on(monkeypatch):
-    monkeypatch.setattr(module, "_N_ITERATIONS", 60)
+def test_all_factors_are_nothing_from_the_largest_singular_value_on():
     data = confidences()
     largest = largest_singular_value(data)
     assert largest == pytest.approx(np.linalg.svd(data.toarray())[1][0], rel=1e-4)
     for l2, is_nothing in ((1.2 * largest, True), (0.3 * largest, False)):
-        items = als_item_factors(data, 3, l2, n_threads=1)
+        items = als_item_factors(data, 3, l2, 60, n_threads=1)
         assert (np.abs(items).max() < 1e-3) == is_nothing
     assert largest_singular_value(csr_array((3, 4))) == 0.0
 
 
 def test_the_same_data_have_the_same_factors():
-    one, other = (als_item_factors(confidences(), 4, 0.5, n_threads=1) for _ in range(2))
+    one, other = (als_item_factors(confidences(), 4, 0.5, 15, n_threads=1) for _ in range(2))
     np.testing.assert_array_equal(one, other)
 
 
 def test_without_implicit_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "implicit.cpu.als", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'cfnade\[train\]'"):
-        als_item_factors(confidences(), 4, 0.5)
+        als_item_factors(confidences(), 4, 0.5, 15)
 
 
 # The start -------------------------------------------------------------------------------------
@@ -125,8 +120,9 @@ def drawn(n_hidden: int, **settings):
 
 def started(ratings, n_hidden: int, n_factors: int, seed: int = 0, max_users=1000, **settings):
     weights, config = drawn(n_hidden, **settings)
-    options = {"n_factors": n_factors, "alpha": ALPHA, "max_users": max_users, "n_threads": 1}
-    return start_from_factors(weights, ratings, config, seed=seed, **options), config
+    options = {"n_factors": n_factors, "alpha": ALPHA, "max_users": max_users, "n_iterations": 15}
+    found = start_from_factors(weights, ratings, config, seed=seed, n_threads=1, **options)
+    return found, config
 
 
 def entering(ratings, config) -> csr_array:
@@ -139,7 +135,7 @@ def factor_scores(ratings, config, n_factors: int, n_leading: int | None = None)
     """Scores of the factorisation for each history, of which all have a spread of 1."""
     C = np.where(ratings.toarray() > 0, 1.0 + ALPHA * ratings.toarray(), 0.0)
     l2 = min(28.0 * (1.0 + ALPHA) ** 0.5, 0.1 * np.linalg.svd(C)[1][0])
-    Y = als_item_factors(csr_array(C), n_factors, l2, n_threads=1).astype(float)
+    Y = als_item_factors(csr_array(C), n_factors, l2, 15, n_threads=1).astype(float)
     into = Y @ np.linalg.inv(Y.T @ Y + l2 * np.eye(n_factors))
     for item in range(N_ITEMS):
         into[item] /= np.sqrt(into[item] @ Y[item])

@@ -237,8 +237,9 @@ def test_of_several_trainings_the_best_on_validation_is_taken():
     assert 3 <= len(costs) <= 6 and costs[0] == [first.epochs[-1].cost]
     assert fitted.epochs[-1].cost == min(min(looks) for looks in costs) < costs[0][0]
     best = fitted.plan.training
-    assert best.item_l2 < 40.0  # the toy is regularised too much
+    assert (best.item_l2, best.max_epochs) != (40.0, 2)
     again = replace(recipe, trials=1, item_l2=best.item_l2, max_epochs=best.max_epochs)
+    again = replace(again, alpha=fitted.plan.model.alpha)
     once = fit_network(counts, replace(settings, recipe=again))
     np.testing.assert_array_equal(fitted.scorer.scores(counts), once.scorer.scores(counts))
     assert (fitted.best_epoch, fitted.readout) == (once.best_epoch, once.readout)
@@ -341,12 +342,15 @@ RESUMED = Recipe(n_hidden=8, max_epochs=4, item_l2=0.5, trials=3)
 
 @pytest.mark.parametrize(
     ("stage", "epoch"),
-    [("training", 2), ("training", 4), ("training 2", 0), ("training 2", 1), ("training 3", 3),
+    [("training", 2), ("training", 4), ("training 2", 0), ("training 2", 1), ("training 3", 1),
      ("readout", 0), ("calibration", 0), ("direct path of all pairs", 0)],
 )  # fmt: skip
 def test_an_interrupted_fit_can_be_resumed_in_any_stage(tmp_path, often, stage, epoch):
     counts, settings = group_counts(), FitSettings(RESUMED)
-    whole = fit_network(counts, settings)
+    all_epochs: list[int] = []
+    whole = fit_network(
+        counts, settings, callbacks=Callbacks(lambda e: all_epochs.append(e.number))
+    )
     with pytest.raises(KeyboardInterrupt):
         fit_network(counts, settings, callbacks=stop_at(stage, epoch), checkpoint=tmp_path / "c")
     epochs: list[int] = []
@@ -357,7 +361,7 @@ def test_an_interrupted_fit_can_be_resumed_in_any_stage(tmp_path, often, stage, 
     np.testing.assert_array_equal(resumed.scorer.scores(counts), whole.scorer.scores(counts))
     for name in ("plan", "readout", "calibrator", "validation_mpr", "best_epoch"):
         assert getattr(resumed, name) == getattr(whole, name), name
-    assert len(epochs) < 3 * 4  # something was kept
+    assert len(epochs) < len(all_epochs)  # something was kept
 
 
 @pytest.mark.parametrize("stage", ["direct path", "factors", "training"])

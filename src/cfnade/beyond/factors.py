@@ -20,7 +20,6 @@ from cfnade.model.config import ModelConfig
 from cfnade.model.inference import input_weight, with_values
 from cfnade.threads import available_threads
 
-_N_ITERATIONS = 15
 _L2 = 28.0  # the penalty is this times sqrt(1 + alpha): the usual optimum for IMF
 _MAX_L2 = 0.1  # penalty over the largest singular value at most; at 1 all factors would be 0
 _SPREAD = 0.25  # spread of a unit's input if all factors are kept: a tanh is nearly linear there
@@ -45,6 +44,7 @@ def start_from_factors(
     n_factors: int,
     alpha: float,
     max_users: int,
+    n_iterations: int,
     seed: int,
     n_threads: int | None = None,
 ) -> dict[str, NDArray[np.float32]]:
@@ -63,6 +63,7 @@ def start_from_factors(
         n_factors: Factors of the factorisation.
         alpha: Its rate of confidence.
         max_users: Users to make it from at most, evenly spaced.
+        n_iterations: Of its ALS.
         seed: Of the rotation.
         n_threads: For the factorisation; None takes all.
 
@@ -73,7 +74,9 @@ def start_from_factors(
         ratings = ratings[:: -(-ratings.shape[0] // max_users)]
     confident = with_values(ratings, confidence(ratings.data, alpha))
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
-    Y = als_item_factors(confident, n_factors, l2, n_threads=n_threads)  # (n_items, n_factors)
+    Y = als_item_factors(  # (n_items, n_factors)
+        confident, n_factors, l2, n_iterations, n_threads=n_threads
+    )
     gram = (Y.T @ Y).astype(np.float64)
     into = Y @ np.linalg.inv(gram + l2 * np.eye(n_factors)).astype(np.float32)
     own = np.einsum("ij,ij->i", into, Y)  # the score that each item gives itself, (n_items,)
@@ -103,7 +106,12 @@ def start_from_factors(
 
 
 def als_item_factors(
-    confidence: csr_array, n_factors: int, l2: float, *, n_threads: int | None = None
+    confidence: csr_array,
+    n_factors: int,
+    l2: float,
+    n_iterations: int,
+    *,
+    n_threads: int | None = None,
 ) -> NDArray[np.float32]:
     """Factors y of the items that minimise `sum c (t - x y)^2 + l2 (sum |x|^2 + sum |y|^2)`.
 
@@ -113,6 +121,7 @@ def als_item_factors(
         confidence: Of the likes, at least 1, sparse, (n_users, n_items).
         n_factors: Length of x and y.
         l2: Strength of the penalty.
+        n_iterations: Of ALS.
         n_threads: None takes all.
 
     Returns:
@@ -127,7 +136,7 @@ def als_item_factors(
             factors=n_factors,
             regularization=l2,
             alpha=1.0,  # the confidences are in the data
-            iterations=_N_ITERATIONS,
+            iterations=n_iterations,
             num_threads=n_threads or available_threads(),
         )
         # implicit starts from positive numbers, so all factors point the same way at first.

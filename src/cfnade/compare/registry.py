@@ -75,9 +75,11 @@ def _search_cfnade(
         model.fit(validation.train, validation=validation.held_out)
         if model.validation_mpr_ is None:
             raise TrainingError("CF-NADE was not validated; is there a validation part?")
+        carried_out = model.plan(validation.train).training
         chosen = {
             **settings,
             "item_l2": model.item_l2_,
+            "learning_rate": carried_out.learning_rate,
             "max_epochs": model.best_epoch_,
             **{f"readout__{name}": value for name, value in asdict(model.readout_).items()},
         }

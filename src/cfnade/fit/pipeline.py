@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import evaluate
 from cfnade.metrics.formulas import cost_of
 from cfnade.metrics.search import Trial, coordinate_search
-from cfnade.model.config import TrainingConfig
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.progress import Callbacks
 from cfnade.threads import available_threads, limited_threads
@@ -265,6 +264,10 @@ class _InOrder:
         return self._scores[start : self._next]
 
 
+_Starts: TypeAlias = dict[float, dict[str, NDArray[np.float32]] | None]
+"""Weights to start from, by alpha; None starts at random."""
+
+
 @dataclass(frozen=True)
 class _Fitting:
     """One fit and its steps."""
@@ -315,63 +318,64 @@ class _Fitting:
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for the settings of training; the plan as it was carried out."""
-        from cfnade.model.training import first_weights
-
-        plan, start = self.plan, None
+        plan = self.plan
+        starts: _Starts = {}
         if plan.factors is not None:
             self.callbacks.begin("factors")
-            start = start_from_factors(
-                first_weights(plan.model, plan.training, part.rated),
-                part.rated,
-                plan.model,
-                **asdict(plan.factors),
-                seed=plan.training.seed,
-                n_threads=self.settings.n_threads,
-            )
+        starts[plan.model.alpha] = self._start(plan, part)
         if judge is None or plan.trials == 1:
-            return plan, self._train_once("training", plan.training, part, start, judge)
+            return plan, self._train_once("training", plan, part, starts, judge)
         names = (name for name in plan.stages if name.startswith("training"))
-        tried: list[tuple[TrainingConfig, Trained]] = []
+        tried: list[tuple[FitPlan, Trained]] = []
 
         def attempt(settings: dict[str, Any]) -> Trial:
-            training = replace(plan.training, **settings)
-            if training.schedule == "linear":
-                every = training.max_epochs
-                training = replace(training, validate_every=every, patience=every)
-            found = self._train_once(next(names), training, part, start, judge)
-            tried.append((training, found))
+            changed = plan.changed(**settings)
+            found = self._train_once(next(names), changed, part, starts, judge)
+            tried.append((changed, found))
             return Trial(settings, judge.cost(found.network), extra=len(tried) - 1)
 
-        grid = plan.training_grid
-        search = coordinate_search(
-            attempt,
-            {name: vars(plan.training)[name] for name in grid},
-            grid,
-            max_trials=plan.trials,
+        usual = {**vars(plan.model), **vars(plan.training)}
+        start = {name: usual[name] for name in plan.grid}
+        search = coordinate_search(attempt, start, plan.grid, max_trials=plan.trials)
+        carried_out, trained = tried[search.best.extra]
+        return carried_out, trained
+
+    def _start(self, plan: FitPlan, part: TrainingPart) -> dict[str, NDArray[np.float32]] | None:
+        """Weights to start from; None starts at random."""
+        from cfnade.model.training import first_weights
+
+        if plan.factors is None:
+            return None
+        return start_from_factors(
+            first_weights(plan.model, plan.training, part.rated),
+            part.rated,
+            plan.model,
+            **asdict(plan.factors),
+            seed=plan.training.seed,
+            n_threads=self.settings.n_threads,
         )
-        training, trained = tried[search.best.extra]
-        return replace(plan, training=training), trained
 
     def _train_once(
         self,
         name: str,
-        training: TrainingConfig,
+        plan: FitPlan,
         part: TrainingPart,
-        start: Mapping[str, NDArray[np.float32]] | None,
+        starts: _Starts,
         judge: Judge | None,
     ) -> Trained:
         from cfnade.model.training import train
 
-        plan = self.plan
         self.callbacks.begin(name)
+        if plan.model.alpha not in starts:
+            starts[plan.model.alpha] = self._start(plan, part)
         checkpoint, resume = self.checkpoints.of(name)
         n_threads = plan.training_threads(self.settings.n_threads or available_threads())
         with limited_threads(n_threads):
             return train(
                 plan.model,
-                training,
+                plan.training,
                 part.rated,
-                start=start,
+                start=starts[plan.model.alpha],
                 validate=None if judge is None else judge.look,
                 on_epoch=self.callbacks.on_epoch,
                 on_step=self.callbacks.on_step,

@@ -29,9 +29,9 @@ MOST_VALIDATION_USERS, LEAST_VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 50
 """Users to hold out from for validation: a share of all within bounds. That is enough to choose a
 readout and to calibrate, while nearly all pairs are trained on."""
 
-N_UPDATES, LEAST_EPOCHS, MOST_EPOCHS = 500, 2, 25
-"""Updates from a start from factors, while the step size falls to 0. At least so many epochs; at
-most so many where items have few watchers, as more would overfit."""
+N_UPDATES, MOST_EPOCHS = 500, 25
+"""About how many updates follow a start from factors, while the step size falls to 0. At most so
+many epochs where items have few watchers, as more would overfit."""
 
 MOST_CALIBRATION_USERS, LEAST_CALIBRATION_USERS, CALIBRATION_PAIRS = 2_000, 200, 30_000_000
 """Users that the calibrator is fitted on: at most and at least; and their pairs with items."""
@@ -40,8 +40,11 @@ WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE = 130, 0.03
 """Watchers per item, or their share of all users, from which items are well known: they need little
 regularisation."""
 
-N_FACTORS, FACTOR_USERS = 256, 50_000
+N_FACTORS, FACTOR_USERS = 256, 30_000
 """Factors of the factorisation, and users that it is made from at most: it takes seconds."""
+
+FACTOR_ITERATIONS, SAMPLE_ITERATIONS = 15, 6
+"""Iterations of its ALS: of all users, and of a sample, from which the start is rough anyway."""
 
 FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Rates of confidence of the factorisation, from many to few watchers per item."""
@@ -85,6 +88,8 @@ class FactorPlan:
     alpha: float
     max_users: int = FACTOR_USERS
     """Users to sample at most."""
+
+    n_iterations: int = FACTOR_ITERATIONS
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ class FitPlan:
     """None leaves the direct path out."""
 
     trials: int
-    """Trainings at most, to choose `item_l2` and `max_epochs` from."""
+    """Trainings at most, to choose `max_epochs`, `alpha` and `item_l2` from."""
 
     memory: MemoryPlan
     memory_limit: int | None = None
@@ -293,13 +298,21 @@ class FitPlan:
         return stages | after | {"direct path of all pairs": stages["direct path"]}
 
     @property
-    def training_grid(self) -> dict[str, Sequence[Any]]:
-        """Values of the training to try if there are several trials."""
-        n_epochs, l2 = self.training.max_epochs, self.training.item_l2
+    def grid(self) -> dict[str, Sequence[Any]]:
+        """Values to try if there are several trials."""
+        n_epochs, alpha, l2 = self.training.max_epochs, self.model.alpha, self.training.item_l2
         return {
+            "max_epochs": sorted({max(1, n_epochs // 2), n_epochs, 2 * n_epochs, 4 * n_epochs}),
+            "alpha": [alpha / 9, alpha / 3, alpha, 3 * alpha, 9 * alpha],
             "item_l2": sorted({l2 / 4, l2, 4 * l2}),  # all the same if it is 0
-            "max_epochs": sorted({max(1, n_epochs // 2), n_epochs, 2 * n_epochs}),
         }
+
+    def changed(self, alpha: float, item_l2: float, max_epochs: int) -> FitPlan:
+        """The plan with other values of the grid."""
+        training = replace(self.training, item_l2=item_l2, max_epochs=max_epochs)
+        if training.schedule == "linear":
+            training = replace(training, validate_every=max_epochs, patience=max_epochs)
+        return replace(self, model=replace(self.model, alpha=alpha), training=training)
 
     def has_most_pairs(self, seen: Sequence[Mapping[str, Any]]) -> bool:
         """Whether no data seen before, by their fingerprints, have more pairs than these.
@@ -372,14 +385,15 @@ def _training(
         decided["item_l2"] = 0.02 if is_well_known else 0.8
     if recipe.learning_rate is None:
         overfits = recipe.schedule == "linear" and not is_well_known
-        decided["learning_rate"] = 3e-3 if overfits else 5e-3
+        more = max(1.0, decided["batch_size"] / _BATCH)
+        decided["learning_rate"] = 3e-3 if overfits else 5e-3 * math.sqrt(more)
     if recipe.precision is None:
         decided["precision"] = "bfloat16" if has_fast_bfloat16() else "float32"
     training = TrainingConfig(**decided, seed=seed)
     n_updates = max(training.updates_per_epoch(n_users), 1)  # in an epoch
     is_linear = training.schedule == "linear"
     if recipe.max_epochs is None and is_linear:
-        n_epochs = max(LEAST_EPOCHS, math.ceil(N_UPDATES / n_updates))
+        n_epochs = max(1, round(N_UPDATES / n_updates))
         n_epochs = n_epochs if is_well_known else min(n_epochs, MOST_EPOCHS)
         training = replace(training, max_epochs=n_epochs)
     # With few users an epoch has few updates, so patience and validation are set in updates.
@@ -403,11 +417,15 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
         )
     if recipe.start == "random" or not can:
         return None
+    is_sample = n_users > FACTOR_USERS
+    n_pairs = n_pairs * FACTOR_USERS // n_users if is_sample else n_pairs
     n_watchers = max(n_pairs / max(model.n_items, 1), 1e-9)
     # The fewer watchers an item has, the more each of them counts.
     wanted = 10.0 * max(WELL_KNOWN_WATCHERS / n_watchers, 1.0) ** 2
     alpha = min(FACTOR_ALPHAS, key=lambda alpha: abs(math.log(alpha / wanted)))
-    return FactorPlan(max(1, min(N_FACTORS, min(n_users, model.n_items) // 2)), alpha)
+    n_factors = max(1, min(N_FACTORS, min(n_users, model.n_items) // 2))
+    n_iterations = SAMPLE_ITERATIONS if is_sample else FACTOR_ITERATIONS
+    return FactorPlan(n_factors, alpha, FACTOR_USERS, n_iterations)
 
 
 def _direct(readout: Readout, n_users: int, n_items: int, n_pairs: int) -> DirectPlan:

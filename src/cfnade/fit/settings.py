@@ -80,8 +80,8 @@ class Recipe:
     """Start most hidden units from a matrix factorisation (`factors`), or all at random."""
 
     trials: int = 1
-    """Trainings with other `item_l2` and `max_epochs` at most, to choose from on validation; 1
-    takes those of the plan."""
+    """Trainings at most with other `max_epochs`, `alpha` and `item_l2`, to choose from on
+    validation; 1 takes those of the plan."""
 
     readout: Readout = field(default_factory=Readout)
     """What is added after training."""
@@ -95,7 +95,7 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
-    "thorough": Recipe(trials=5),
+    "thorough": Recipe(trials=8),
     "paper": Recipe(
         alpha=300.0,
         item_l2=0.0,
@@ -115,8 +115,8 @@ RECIPES: dict[str, Recipe] = {
         readout=NO_READOUT,
     ),
 }
-"""By name. `thorough` searches for the best regularisation and number of epochs. `paper` has what
-the paper states, and what it takes to make that train (decision 3)."""
+"""By name. `thorough` searches for the best number of epochs, alpha and regularisation. `paper` has
+what the paper states, and what it takes to make that train (decision 3)."""
 
 OVERRIDES = (
     "n_hidden",
