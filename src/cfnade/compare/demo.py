@@ -51,10 +51,10 @@ IMF_GRID: dict[str, Any] = {
 }
 IMF_START: dict[str, Any] = {"factors": 256, "alpha": 10.0, "strength": 20.0}
 CFNADE_GRID: dict[str, Any] = {"alpha": (1.0, 3.0, 10.0, 30.0, 100.0)}
-CFNADE_START: dict[str, Any] = {"alpha": 30.0, "item_l2": 0.05, "patience": 4}
+CFNADE_START: dict[str, Any] = {"alpha": 30.0}
 SEARCH_NOTE = (
-    "IMF and CF-NADE start at settings that longer searches on the validation pairs of this data "
-    "set found, so a few trials are enough"
+    "IMF starts at settings that a longer search on the validation pairs of this data set found, "
+    "so a few trials are enough"
 )
 
 MADE_UP_HISTORY = {
