@@ -196,19 +196,20 @@ def ablation_section() -> str:
         "default fit is left out, or if one is added (a search, four networks, factors beside). "
         "MPR up and nDCG down is worse. Mean of two seeds, judged on the validation part of "
         "`compare`'s split; the test part is not used. Bold: the 95 % bootstrap interval over "
-        "users and seeds does not contain 0 (the intervals are in "
-        "benchmarks/results/ablation.json). *Four networks* is the mean score of four fits. "
-        "*Factors beside* adds the scores of an exact matrix factorisation, with the best of five strengths "
-        "chosen on the judged pairs themselves, so it is an upper bound.",
+        "users and seeds does not contain 0 (the intervals are in benchmarks/results). *Four "
+        "networks* is the mean score of four fits. *Factors beside* adds the scores of an exact "
+        "matrix factorisation, with the best of five strengths chosen on the judged pairs "
+        "themselves, so it is an upper bound.",
         "",
     ]
     earlier = SUMMARY.with_name("ablation-earlier.json")
     remarks = {
         SUMMARY: "The present default, commit {}:",
         earlier: "The default when the deleted parts were still there, commit {}. What is not "
-        "worth 1 % on average is gone: dropout, the weight average. Four networks would be worth "
-        "it, but cost four times as much at every answer; factors beside the "
-        "network would be, but are no sum over the history ([decision 31](decisions/0031-the-start-as-als.md)):",
+        "worth 1 % on average is gone: dropout and the weight average. Four networks would be "
+        "worth it, but cost four times as much at every answer. So would exact factors beside the "
+        "network, but they are no sum over the history "
+        "([decision 31](decisions/0031-the-start-as-als.md)).",
     }
     for file, remark in remarks.items():
         if file.exists():
