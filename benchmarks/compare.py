@@ -23,6 +23,8 @@ SETS = (
     "online-retail",
     "completejourney",
     "gowalla-checkins",
+    "ml-100k",
+    "movietweetings-100k",
     "tafeng",
     "lastfm-lightgcn",
 )
@@ -44,8 +46,8 @@ def compare_section(outcomes: dict[str, dict[str, Any]]) -> str:
     lines = [
         "## `cfnade compare` without options",
         "",
-        "`make bench-compare DATA=folder`: the default models, ten settings each, chosen by "
-        "validation MPR; one fit of each is tested. MPR / nDCG@100; * is the best, ~ is not "
+        "`make bench-compare DATA=folder`: the default models, each with 60 seconds for its "
+        "search; settings are chosen by validation MPR, and one fit of each is tested. MPR / nDCG@100; * is the best, ~ is not "
         "significantly worse (paired bootstrap over users).",
         "",
     ]

@@ -142,8 +142,8 @@ def fit_section(tuned: Mapping[str, Any]) -> str:
         "",
         "`make bench-fit DATA=...`: `ImplicitCFNADE().fit(...)` without any setting on the split "
         "of `cfnade compare`, seed 0; MPR / nDCG@100 on test. *ALS* is `implicit` with 256 "
-        "factors, 15 iterations, alpha 30. IMF and the best others are tuned with ten settings "
-        "each (`cfnade compare`). 95 % bootstrap intervals over users are in "
+        "factors, 15 iterations, alpha 30. IMF and the best others are tuned for 60 seconds each "
+        "(`cfnade compare`). 95 % bootstrap intervals over users are in "
         "benchmarks/results/fit. Figures of these sets were seen while the default was designed "
         "([decision 29](decisions/0029-a-fast-default.md)).",
         "",

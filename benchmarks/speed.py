@@ -56,7 +56,7 @@ CFNADE: dict[str, Any] = {"readout__direct": False, "recipe__validate_every": 1}
 """The default, without the direct path: IMF has none, and quality is compared."""
 
 CFNADE_EPOCHS = {"short": 1, "long": 2}
-"""Passes over all users: one run shorter than ALS, and the default's."""
+"""Passes over all users: the default's, and a longer run."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "with the direct path": {"readout__direct": True},  # not in a quick run: it takes a minute
