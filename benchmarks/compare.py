@@ -7,9 +7,11 @@ are kept in benchmarks/results/compare/ and are not run again; to run one again,
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +49,22 @@ def compare_section(outcomes: dict[str, dict[str, Any]]) -> str:
         "## `cfnade compare` without options",
         "",
         "`make bench-compare DATA=folder`: the default models, each with 60 seconds for its "
-        "search; settings are chosen by validation MPR, and one fit of each is tested. MPR / nDCG@100; * is the best, ~ is not "
-        "significantly worse (paired bootstrap over users).",
+        "search; settings are chosen by validation MPR, and one fit of each is "
+        "tested. MPR / nDCG@100; * is the best, ~ is not significantly worse (paired bootstrap "
+        "over users). Minutes: of the whole command, on two cores.",
         "",
     ]
     models = [m["model"] for m in next(iter(outcomes.values()))["results"]] if outcomes else []
     models.sort(key=lambda model: (model == "cfnade", model))
     lines += [
-        f"| data (users x items) | {' | '.join(models)} |",
-        "|---" * (len(models) + 1) + "|",
+        f"| data (users x items) | {' | '.join(models)} | minutes |",
+        "|---" * (len(models) + 2) + "|",
     ]
     for name, outcome in outcomes.items():
         by_model = {result["model"]: result for result in outcome["results"]}
         cells = [_cell(by_model[model]) if model in by_model else "" for model in models]
         size = f"{outcome['n_users']:,} x {outcome['n_items']:,}"
+        cells.append(f"{outcome['seconds'] / 60:.1f}" if "seconds" in outcome else "")
         lines.append(f"| {name} ({size}) | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
@@ -90,11 +94,15 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="cfnade-") as scratch:
             command = arguments_of(name, options.data, Path(scratch))
             print(f"cfnade compare {' '.join(command)}", flush=True)
+            started = time.perf_counter()
             done = subprocess.run(
                 [sys.executable, "-m", "cfnade", "compare", *command, "--json", str(outcome)]
             )
         if done.returncode:
             return done.returncode
+        found = json.loads(outcome.read_text())
+        found["seconds"] = round(time.perf_counter() - started, 1)
+        outcome.write_text(json.dumps(found, indent=2) + "\n")
     return 0
 
 
