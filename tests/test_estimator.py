@@ -151,10 +151,8 @@ def test_save_and_load_change_nothing(model, tmp_path):
     before, after = model.get_params(), loaded.get_params()
     assert before == after
     assert loaded.recommend_for({"i0": 3})[0].tolist() == model.recommend_for({"i0": 3})[0].tolist()
-    assert (loaded.best_epoch_, loaded.validation_mpr_) == (
-        model.best_epoch_,
-        model.validation_mpr_,
-    )
+    for name in ("best_epoch_", "validation_mpr_", "n_looks_", "item_l2_", "readout_"):
+        assert getattr(loaded, name) == getattr(model, name), name
 
 
 def test_fit_takes_a_frame_with_any_ids():

@@ -153,6 +153,7 @@ class ImplicitCFNADE:
         training = info.pop("training", {})
         model.epochs_ = []
         model.best_epoch_ = training.get("best_epoch", 0)
+        model.n_looks_ = training.get("n_looks", 0)
         model.item_l2_ = training.get("item_l2", model.item_l2)
         model.partial_fits_ = training.get("partial_fits", [])
         readout = training.get("readout", {})
@@ -714,6 +715,7 @@ class ImplicitCFNADE:
             "settings": to_json(self.get_params(deep=False)),
             "training": {
                 "best_epoch": self.best_epoch_,
+                "n_looks": self.n_looks_,
                 "item_l2": self.item_l2_,
                 "readout": asdict(self.readout_),
                 "partial_fits": self.partial_fits_,
