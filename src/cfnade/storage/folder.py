@@ -51,6 +51,7 @@ WEIGHTS, RATINGS, ITEMS = FILES = ("weights.safetensors", "ratings.safetensors",
 
 # Fields of `model.json` that belong to the format; the others are `Artifact.info`.
 _OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
+_NO_LONGER_USED = ("n_linear",)  # settings of networks of earlier versions
 _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
 _GOOD = ("ok", "not verified")  # states of a file
@@ -282,7 +283,8 @@ def _wrong_description(described: dict[str, Any]) -> str | None:
     return None
 
 
-def _config(settings: dict[str, Any]) -> ModelConfig:
+def _config(network: dict[str, Any]) -> ModelConfig:
+    settings = {name: value for name, value in network.items() if name not in _NO_LONGER_USED}
     extra = sorted(set(settings) - {setting.name for setting in fields(ModelConfig)})
     if extra:
         raise ArtifactError(f"{extra[0]!r:.40} is not a setting of a network in this version")
