@@ -29,7 +29,6 @@ from cfnade.files import (
     map_file,
     new_folder,
     parse_json,
-    read_plain,
     save_arrays,
 )
 from cfnade.model.config import ModelConfig
@@ -40,7 +39,6 @@ from cfnade.storage.encoding import (
     map_tensors,
     pack_ids,
     pack_weights,
-    read_header,
     unpack_weights,
     wrong_weights,
 )
@@ -183,7 +181,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / MODEL
     if not path.exists() and not path.is_symlink():
         raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
-    content = read_plain(path, at_most=_MOST_MODEL_BYTES)
+    with map_file(path, at_most=_MOST_MODEL_BYTES) as file:
+        content = file[:]
     try:
         described = parse_json(content)
     except ArtifactError as error:
@@ -233,8 +232,11 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
                 state = _state(file, listed, verify=verify)
                 if name == WEIGHTS:
                     found["tensors"] = {
-                        tensor: {"dtype": entry.dtype, "shape": list(entry.shape)}
-                        for tensor, entry in read_header(file).items()
+                        tensor: {
+                            "dtype": f"{array.dtype.kind.upper()}{8 * array.itemsize}",
+                            "shape": list(array.shape),
+                        }
+                        for tensor, array in map_tensors(file).items()
                     }
                 elif name == ITEMS:
                     catalogue = _catalogue(file)
