@@ -257,12 +257,7 @@ class Answers:
 
     def similar_users(self, asked: CountMatrix, among: CountMatrix, n: int) -> list[Ranked]:
         """The rows of `among` whose hidden layers are most like those of each row of `asked`."""
-
-        def hidden(histories: CountMatrix) -> NDArray[np.float32]:
-            ratings = self.scorer.relative_rating.transform(histories)
-            return self.scorer.network.hidden(ratings)
-
-        return similar_histories(hidden, asked, among, n)
+        return similar_histories(self.scorer.hidden, asked, among, n)
 
     @cached_property
     def _item_similarity(self) -> ItemSimilarity:

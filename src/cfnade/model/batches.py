@@ -1,7 +1,7 @@
 """Where training gets its users from, and how several processes share them: two small seams.
 
-`RowsInMemory` and `Exchange` are the usual ones. `cfnade.scale` has users on disk and processes that
-add up their gradients.
+`RowsInMemory` and `Exchange` are the usual ones. `cfnade.scale` has users on disk and processes
+that add up their gradients.
 """
 
 from __future__ import annotations

@@ -203,6 +203,10 @@ class NetworkScorer:
         """Logits of a like of every item, (n_users, n_items)."""
         return self.network.logits(self.relative_rating.transform(histories))
 
+    def hidden(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Hidden layers, (n_users, n_hidden)."""
+        return self.network.hidden(self.relative_rating.transform(histories))
+
 
 def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) -> csr_array:
     """B as a sparse matrix: row is the item of the history, column the one predicted.
