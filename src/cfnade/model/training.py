@@ -144,7 +144,8 @@ def train(
         if validate is not None and training.is_validated(number):
             look = validate(run.current_network())
             mpr, cost = look.mpr, look.cost
-        seconds = run.seconds + time.perf_counter() - started
+        earlier = run.epochs[-1].seconds if run.epochs else 0.0
+        seconds = earlier + time.perf_counter() - started
         epoch = Epoch(number, loss, mpr, seconds, cost)
         run.finish_epoch(epoch)
         is_due = time.perf_counter() - kept >= checkpoint_seconds
@@ -211,10 +212,6 @@ class _Run:
         self.n_updates = 0
         self.epochs: list[Epoch] = []
         self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
-
-    @property
-    def seconds(self) -> float:
-        return self.epochs[-1].seconds if self.epochs else 0.0
 
     @property
     def is_finished(self) -> bool:
