@@ -13,7 +13,6 @@ from cfnade.files import (
     map_file,
     new_folder,
     parse_json,
-    read_plain,
     replace_file,
     replace_folder,
     save_checkpoint,
@@ -62,19 +61,19 @@ def test_a_file_is_replaced_as_a_whole_and_its_folder_is_made(tmp_path):
 def test_only_plain_files_of_a_possible_size_are_read(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert read_plain(path, at_most=5) == map_file(path)[:] == b"12345"
+    assert map_file(path, at_most=5)[:] == map_file(path)[:] == b"12345"
     with pytest.raises(ArtifactError, match="more than 4 bytes"):
-        read_plain(path, at_most=4)
+        map_file(path, at_most=4)
     (tmp_path / "link").symlink_to(path)
     (tmp_path / "empty").touch()
     with pytest.raises(ArtifactError, match="is a link"):
-        read_plain(tmp_path / "link", at_most=5)
+        map_file(tmp_path / "link", at_most=5)
     with pytest.raises(ArtifactError, match="is empty"):
         map_file(tmp_path / "empty")
     with pytest.raises(ArtifactError, match="is not a plain file"):
-        read_plain(tmp_path, at_most=5)
+        map_file(tmp_path, at_most=5)
     with pytest.raises(ArtifactError, match="is missing"):
-        read_plain(tmp_path / "nothing", at_most=5)
+        map_file(tmp_path / "nothing", at_most=5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from cfnade.progress import Callbacks, fit_progress, progress_bar, report_finding, report_stage
+from cfnade.progress import Callbacks, fit_progress, progress_bar, report
 
 
 @dataclass
@@ -84,7 +84,7 @@ def test_a_notebook_without_widgets_prints_each_stage(monkeypatch, caplog):
     monkeypatch.setattr(notebook, "is_jupyter", True)
     monkeypatch.setattr(notebook, "print", lambda text, **_: shown.append(text))
     with caplog.at_level(logging.INFO), progress_bar(notebook) as bar:
-        report_stage(bar, "imf: final fit")
+        report(bar, "imf: final fit", with_bar=False)
     assert shown == ["imf: final fit"] and not caplog.messages
 
 
@@ -160,8 +160,8 @@ def test_without_a_plan_the_bar_has_no_end(monkeypatch):
 def test_a_finding_stays_above_the_bar_and_is_logged_without_one(caplog):
     terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
     with caplog.at_level(logging.INFO), progress_bar(terminal) as bar:
-        report_finding(bar, "imf: MPR 7.00 %")
+        report(bar, "imf: MPR 7.00 %", with_bar=True)
     assert "imf: MPR 7.00 %\n" in terminal.file.getvalue() and not caplog.messages
     with caplog.at_level(logging.INFO), progress_bar(Console(file=io.StringIO())) as bar:
-        report_finding(bar, "imf: MPR 7.00 %")
+        report(bar, "imf: MPR 7.00 %", with_bar=True)
     assert caplog.messages == ["imf: MPR 7.00 %"]

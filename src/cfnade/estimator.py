@@ -317,7 +317,7 @@ class ImplicitCFNADE:
         catalogue, known = self.catalogue_.grown(data)
         seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
         changes = {} if self.item_l2 is not None else {"item_l2": self.item_l2_}
-        extended = extend(
+        scorer, self.epochs_ = extend(
             self.scorer_,
             known,
             FitSettings.of({**self.get_params(deep=False), **changes}),
@@ -328,10 +328,9 @@ class ImplicitCFNADE:
             relative_rating=self.relative_rating,
             callbacks=callbacks,
         )
-        self.epochs_ = extended.epochs
-        self.best_epoch_ += len(extended.epochs)
+        self.best_epoch_ += len(self.epochs_)
         self.validation_mpr_ = None
-        if train == "all" and extended.epochs:
+        if train == "all" and self.epochs_:
             self.calibrator_ = None  # the network has changed
         self._info.pop("metrics", None)
         self.partial_fits_ = [
@@ -343,7 +342,7 @@ class ImplicitCFNADE:
                 "n_new_items": len(catalogue) - len(self.catalogue_),
             },
         ]
-        self._adopt(extended.scorer, catalogue)
+        self._adopt(scorer, catalogue)
         return self
 
     def _with_item_ids(self, matrix: Any) -> Interactions:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,40 +116,13 @@ def flush_to_disk(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def map_file(path: Path) -> mmap.mmap:
-    """Memory-map a plain file for reading.
+def map_file(path: Path, *, at_most: int | None = None) -> mmap.mmap:
+    """Memory-map a regular file for reading: a link may lead anywhere, a pipe may never end.
 
     Raises:
-        ArtifactError: If it is missing, empty, or a link, pipe, device or folder.
+        ArtifactError: If it is missing, empty, larger than `at_most` bytes, or a link, pipe,
+            device or folder.
     """
-    with _open_plain(path) as file:
-        if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
-            raise ArtifactError(f"{path} is empty")
-        try:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError, OverflowError) as error:
-            raise ArtifactError(f"{path} cannot be read: {error}") from error
-
-
-def read_plain(path: Path, *, at_most: int) -> bytes:
-    """Read a small plain file.
-
-    Raises:
-        ArtifactError: If it is missing, larger than `at_most` bytes, or a link, pipe, device or
-            folder.
-    """
-    with _open_plain(path) as file:
-        try:
-            content = file.read(at_most + 1)
-        except OSError as error:
-            raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > at_most:
-        raise ArtifactError(f"{path} has more than {at_most:,} bytes")
-    return content
-
-
-def _open_plain(path: Path) -> BinaryIO:
-    """Open a regular file: a link may lead anywhere, a pipe may never end."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     if path.is_symlink():
@@ -159,10 +132,21 @@ def _open_plain(path: Path) -> BinaryIO:
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise ArtifactError(f"{path}: {path.name} {reason}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ArtifactError(f"{path} is not a plain file")
+        if found.st_size == 0:  # cannot be mapped
+            raise ArtifactError(f"{path} is empty")
+        if at_most is not None and found.st_size > at_most:
+            raise ArtifactError(f"{path} has more than {at_most:,} bytes")
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    except ArtifactError:
+        raise
+    except (OSError, ValueError, OverflowError) as error:
+        raise ArtifactError(f"{path} cannot be read: {error}") from error
+    finally:
         os.close(descriptor)
-        raise ArtifactError(f"{path} is not a plain file")
-    return os.fdopen(descriptor, "rb")
 
 
 def parse_json(content: bytes) -> Any:

@@ -80,22 +80,13 @@ def progress_bar(console: Console | None = None) -> Iterator[Progress]:
         yield progress
 
 
-def report_stage(progress: Progress, text: str) -> None:
-    """Log a stage of a job, unless the bar shows it; a notebook without a bar prints it."""
-    if not progress.disable:
-        return
-    if progress.console.is_jupyter:
-        progress.console.print(text, markup=False, highlight=False)
-    else:
+def report(progress: Progress, text: str, *, with_bar: bool) -> None:
+    """Log a line, or print it in a notebook; with a bar, print it above or leave it out."""
+    has_bar = not progress.disable
+    if not has_bar and not progress.console.is_jupyter:
         logger.info("%s", text)
-
-
-def report_finding(progress: Progress, text: str) -> None:
-    """Print a line that stays, above the bar if there is one; else log it."""
-    if progress.disable:
-        report_stage(progress, text)
-    else:
-        progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    elif with_bar or not has_bar:
+        progress.console.print(text, markup=False, highlight=False, soft_wrap=has_bar)
 
 
 def _notebook_line(progress: Progress) -> Callable[[str], None]:
@@ -163,7 +154,7 @@ def fit_progress(console: Console | None = None) -> Iterator[Callbacks]:
 
         def end() -> None:
             if stage:
-                report_stage(progress, summary())
+                report(progress, summary(), with_bar=False)
 
         yield Callbacks(on_epoch, on_step, on_stage, on_stages)
         end()

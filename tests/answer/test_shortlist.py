@@ -87,7 +87,7 @@ def test_items_and_scores_are_those_of_a_plain_sort(seed, noise, scale, kind, n,
         added = np.minimum(added, np.float32(0.0))
     found = Shortlist(network).best(hidden, added, n)
     assert [part.tolist() for part in found] == plain_sort(all_scores(network, hidden, added), n)
-    assert found.score.dtype == np.float32
+    assert found[2].dtype == np.float32
 
 
 @settings(deadline=None)

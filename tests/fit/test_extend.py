@@ -309,12 +309,12 @@ def test_callbacks_are_called_for_every_epoch(model):
     assert epochs == [1, 2, 3] == [epoch.number for epoch in model.epochs_]
 
 
-def test_units_that_earlier_versions_added_are_trained_like_the_others():
-    model = random_model(n_hidden=6, n_linear=2, n_neighbours=0)
+def test_all_units_are_trained():
+    model = random_model(n_hidden=6, n_neighbours=0)
     before = {n: np.array(w) for n, w in model.scorer_.network.weights.items()}
     model.partial_fit(interactions(random_counts()), n_epochs=1)
     network = model.scorer_.network
-    assert (network.config.n_linear, network.config.n_hidden) == (2, 6)
+    assert network.config.n_hidden == 6
     for name in ("like_weight", "output_weight"):
         assert (network.weights[name] != before[name]).any(axis=0).all(), name
 

@@ -47,7 +47,7 @@ def test_defaults_of_the_recipe_are_those_of_the_configurations():
         if field.name in defaults and field.default is not None:
             assert field.default == defaults[field.name], field.name
     missing = defaults.keys() - {field.name for field in fields(Recipe)}
-    assert missing == {"n_items", "n_neighbours", "n_linear", "seed"}
+    assert missing == {"n_items", "n_neighbours", "seed"}
 
 
 def test_the_paper_recipe_is_that_of_the_paper():

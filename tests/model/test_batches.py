@@ -6,7 +6,7 @@ import torch
 from scipy.sparse import csr_array
 
 from cfnade.data.ratings import RelativeRating, confidence, popularity_logit
-from cfnade.model.batches import Alone, RowsInMemory, first_bias
+from cfnade.model.batches import Exchange, RowsInMemory, first_bias
 from cfnade.model.config import TrainingConfig
 
 ALPHA = 30.0
@@ -52,15 +52,15 @@ def test_watchers_are_counted_and_the_data_is_identified(ratings):
 
 def test_the_bias_starts_at_zero_or_the_share_of_watchers(ratings):
     rows = RowsInMemory(ratings, ALPHA)
-    assert (rows.first_bias("zero") == 0.0).all() and rows.first_bias("zero").shape == (20,)
-    np.testing.assert_allclose(rows.first_bias("share"), popularity_logit(ratings))
-    share = 1.0 / (1.0 + np.exp(-rows.first_bias("share")))
+    assert (first_bias("zero", rows) == 0.0).all() and first_bias("zero", rows).shape == (20,)
+    np.testing.assert_allclose(first_bias("share", rows), popularity_logit(ratings))
+    share = 1.0 / (1.0 + np.exp(-first_bias("share", rows)))
     np.testing.assert_allclose(share, (rows.n_watchers + 0.5) / 61, rtol=1e-5)
 
 
 def test_no_bias_is_better_than_the_odds_with_nothing_beside_it(ratings):
     rows = RowsInMemory(ratings, ALPHA)
-    bias, dense = rows.first_bias("odds"), rows.confidence.toarray()[:60]
+    bias, dense = first_bias("odds", rows), rows.confidence.toarray()[:60]
 
     def cost(moved):
         zeros = np.where(dense == 0, np.logaddexp(0, moved), 0.0).sum()
@@ -70,16 +70,17 @@ def test_no_bias_is_better_than_the_odds_with_nothing_beside_it(ratings):
 
 
 def test_items_of_nobody_and_of_everybody_have_a_finite_bias():
+    rows = RowsInMemory(csr_array([[0.0, 1.0]] * 3), ALPHA)
     for start in ("zero", "share", "odds"):
-        bias = first_bias(start, np.array([0.0, 93.0]), np.array([0, 3]), 3)
+        bias = first_bias(start, rows)
         assert np.isfinite(bias).all()
 
 
 def test_one_process_alone_adds_nothing():
     tensors = [torch.ones(3), torch.arange(4.0)]
-    Alone().add_up(tensors)
+    Exchange().add_up(tensors)
     assert tensors[0].tolist() == [1.0] * 3 and tensors[1].tolist() == [0.0, 1.0, 2.0, 3.0]
-    rows, (values,) = Alone().add_up_rows(torch.tensor([1, 4]), [torch.ones(2, 3)], 9)
+    rows, (values,) = Exchange().add_up_rows(torch.tensor([1, 4]), [torch.ones(2, 3)], 9)
     assert rows.tolist() == [1, 4] and values.tolist() == [[1.0] * 3] * 2
-    Alone().check_same([1, 2], "anything")
-    assert Alone().is_first
+    Exchange().check_same([1, 2], "anything")
+    assert Exchange().is_first

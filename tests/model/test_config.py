@@ -21,17 +21,11 @@ def test_training_settings_without_meaning_are_refused_by_name(field, value):
 @pytest.mark.parametrize(
     ("field", "value"),
     [("n_hidden", 0), ("n_layers", 0), ("activation", "sin"), ("alpha", -1), ("input_scale", "x"),
-     ("n_items", 0), ("n_hidden", 2.5), ("n_neighbours", -1), ("n_linear", 256), ("n_linear", -1)],
+     ("n_items", 0), ("n_hidden", 2.5), ("n_neighbours", -1)],
 )  # fmt: skip
 def test_model_settings_without_meaning_are_refused_by_name(field, value):
     with pytest.raises(ConfigError, match=field):
         ModelConfig(**{"n_items": 3, field: value})
-
-
-def test_units_added_by_earlier_versions_are_not_counted_as_trained():
-    assert ModelConfig(3, n_hidden=10, n_linear=4).n_own == 6
-    with pytest.raises(ConfigError, match="in a network of one layer"):
-        ModelConfig(3, n_hidden=10, n_linear=4, n_layers=2)
 
 
 def test_an_epoch_has_as_many_updates_as_batches():

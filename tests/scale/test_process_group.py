@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
 
-from cfnade.scale.process_group import _own_gpu, agreed_name  # noqa: E402
+from cfnade.scale.process_group import agreed_name  # noqa: E402
 from tests.scale.processes import run, torchrun  # noqa: E402
 
 pytestmark = pytest.mark.scale
@@ -67,7 +67,7 @@ with exchange.joined() as together:
     batches = rows.batches(training, 1, None)
     rows.batches = lambda *_: iter([next(batches)])
     run.epoch(None, None)
-    n_bytes = getattr(together, "n_bytes", 0)
+    n_bytes = together.n_bytes
     np.savez(f"{sys.argv[2]}{number}.npz", n_bytes=n_bytes, **kept)
 """
 
@@ -115,15 +115,3 @@ with exchange.joined() as together:
         said = json.dumps([first, str(error)])
         (pathlib.Path(sys.argv[1]) / f"said-{number}.json").write_text(said)
 """
-
-
-def test_a_gpu_is_used_if_each_process_of_the_machine_has_one(monkeypatch):
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert _own_gpu() is None
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
-    for n_gpus, device in ((1, None), (2, torch.device("cuda", 1))):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda n=n_gpus: n)
-        assert _own_gpu() == device

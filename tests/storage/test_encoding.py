@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from cfnade.errors import ArtifactError
 from cfnade.files import map_file
-from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, pack_ids, read_header
+from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, pack_ids
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -48,7 +48,7 @@ def test_what_the_safetensors_package_writes_is_read_as_it_reads_it(tmp_path):
 
 
 def test_a_proper_header_is_read():
-    assert read_header(file_of({"a": entry()}))["a"].shape == (2,)
+    assert map_tensors(file_of({"a": entry()}))["a"].shape == (2,)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_proper_header_is_read():
 )
 def test_a_header_that_does_not_fit_its_file_is_refused(content):
     with pytest.raises(ArtifactError):
-        read_header(content)
+        map_tensors(content)
 
 
 @pytest.mark.parametrize(

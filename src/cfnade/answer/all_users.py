@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -117,11 +116,11 @@ def write_recommendations(
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        folder = TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent)
     except OSError as error:
         raise DataError(f"cannot write to {path.parent}: {error.strerror}") from error
     try:
-        with duckdb.connect(str(folder / "rows.duckdb")) as connection:
+        with folder, duckdb.connect(f"{folder.name}/rows.duckdb") as connection:
             connection.execute(
                 f"CREATE TABLE rows (user_id {_sql_type(user_ids)}, "
                 f"item_id {_sql_type(answers.catalogue.ids)}, rank INTEGER, score FLOAT, "
@@ -140,14 +139,12 @@ def write_recommendations(
                 n_written += len(columns["rank"])
                 if progress is not None:
                     progress(n_done)
-            whole = folder / "rows.parquet"
+            whole = Path(folder.name, "rows.parquet")
             quoted = str(whole).replace("'", "''")
             connection.execute(f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
-        whole.replace(path)
+            whole.replace(path)
     except (OSError, duckdb.IOException) as error:
         raise DataError(f"cannot write {path}: {error}") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return n_written
 
 

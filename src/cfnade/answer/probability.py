@@ -169,7 +169,7 @@ def fit_calibrator(
     sample = _sample(scorer, histories, held_out, histories, rng)
     n_known, n_held = int(histories.nnz), int(held_out.nnz)
     lengths = np.diff(histories.indptr)
-    positive = sample.logits[sample.is_held_out]
+    positive = sample[0, sample[3] > 0]  # logits of held-out pairs
     knots = np.unique(np.quantile(positive, np.arange(1, N_SEGMENTS) / N_SEGMENTS))
     n_missing = 0.0  # for each one held out
     if more_missing:
@@ -177,7 +177,7 @@ def fit_calibrator(
         kept = histories.data * (rng.random(histories.nnz) >= _LEFT_OUT)
         shortened = csr_array((kept, histories.indices, histories.indptr), shape=histories.shape)
         shorter = _sample(scorer, histories, held_out, as_count_matrix(shortened), rng)
-        sample = _joined([sample, shorter])
+        sample = np.concatenate([sample, shorter], axis=1)
     start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
     intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
     return Calibrator(
@@ -193,27 +193,19 @@ def fit_calibrator(
     )
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Pairs of users and items not in their history, (n_sampled,) each."""
-
-    logits: NDArray[np.float64]
-    n_history: NDArray[np.int64]
-    growth: NDArray[np.float64]
-    """Log of the share of the history that gave the score."""
-    is_held_out: NDArray[np.bool_]
-    weight: NDArray[np.float64]
-    """How many pairs each stands for."""
-
-
 def _sample(
     scorer: Scorer,
     histories: CountMatrix,
     held_out: CountMatrix,
     given: CountMatrix,
     rng: np.random.Generator,
-) -> _Sample:
-    """All held-out pairs, the others with the highest scores for `given`, and some of the rest."""
+) -> NDArray[np.float64]:
+    """All held-out pairs, the others with the highest scores for `given`, and some of the rest.
+
+    Returns:
+        Rows: logit, number of items given, log of their share of the history, whether the pair was
+        held out, and how many pairs it stands for, (5, n_sampled).
+    """
     n_items, n_known = histories.shape[1], np.diff(histories.indptr)
     n_given = np.maximum(np.diff(given.indptr), 1)
     share = min(1.0, N_SAMPLED / 2 / (histories.shape[0] * n_items))
@@ -228,16 +220,13 @@ def _sample(
         user = rows.start + np.nonzero(is_kept)[0]
         growth = np.log(n_given[user] / n_known[user])
         weight = 1.0 / chance[is_kept]
-        parts.append(_Sample(logits[is_kept], n_given[user], growth, is_held_out[is_kept], weight))
-    return _joined(parts)
-
-
-def _joined(parts: list[_Sample]) -> _Sample:
-    return _Sample(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(_Sample)))
+        kept = (logits[is_kept], n_given[user], growth, is_held_out[is_kept], weight)
+        parts.append(np.stack(kept, dtype=np.float64))
+    return np.concatenate(parts, axis=1)
 
 
 def _regress(
-    sample: _Sample, knots: NDArray[np.float64], start: float, n_missing: float
+    sample: NDArray[np.float64], knots: NDArray[np.float64], start: float, n_missing: float
 ) -> list[float]:
     """Weighted logistic regression with slopes that stay above 0.
 
@@ -248,11 +237,12 @@ def _regress(
     Returns:
         Intercept, slopes of the pieces, slope of the log length of the history.
     """
-    y, n_slopes = sample.is_held_out, len(knots) + 1
-    pieces = _pieces(sample.logits, knots)
-    above, growth = pieces[:, 1:].sum(axis=1), sample.growth
+    logits, n_history, growth, is_held_out, weight = sample
+    y, n_slopes = is_held_out > 0, len(knots) + 1
+    pieces = _pieces(logits, knots)
+    above = pieces[:, 1:].sum(axis=1)
     # The last two: what growth adds to the intercept, and to all slopes but the first.
-    columns = (np.ones(y.size), pieces, np.log(sample.n_history), growth, growth * above)
+    columns = (np.ones(y.size), pieces, np.log(n_history), growth, growth * above)
     design = np.column_stack(columns)
     first = np.array([start, *[1.0] * n_slopes, 0.0, 0.0, 0.0])
     pull = np.array([0.0, *[_RIDGE] * (n_slopes + 3)])
@@ -265,8 +255,8 @@ def _regress(
         off = b - first
         each = np.logaddexp(0.0, either) - np.where(y, z, np.logaddexp(0.0, missing))
         slope = expit(either) - np.where(y, 1.0, expit(missing))
-        nll = sample.weight @ each + 0.5 * pull @ off**2
-        gradient = design.T @ (sample.weight * slope) + pull * off
+        nll = weight @ each + 0.5 * pull @ off**2
+        gradient = design.T @ (weight * slope) + pull * off
         return nll / y.sum(), gradient / y.sum()
 
     bounds = [(None, None), *[(LEAST_SLOPE, None)] * n_slopes, *[(None, None)] * 3]

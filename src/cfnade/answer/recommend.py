@@ -257,17 +257,11 @@ class Answers:
 
     def similar_users(self, asked: CountMatrix, among: CountMatrix, n: int) -> list[Ranked]:
         """The rows of `among` whose hidden layers are most like those of each row of `asked`."""
-
-        def hidden(histories: CountMatrix) -> NDArray[np.float32]:
-            ratings = self.scorer.relative_rating.transform(histories)
-            return self.scorer.network.hidden(ratings)[:, : self.scorer.network.config.n_own]
-
-        return similar_histories(hidden, asked, among, n)
+        return similar_histories(self.scorer.hidden, asked, among, n)
 
     @cached_property
     def _item_similarity(self) -> ItemSimilarity:
-        network = self.scorer.network  # linear units have a scale of their own
-        return ItemSimilarity(network.weights["output_weight"][:, : network.config.n_own])
+        return ItemSimilarity(self.scorer.network.weights["output_weight"])
 
     @cached_property
     def _shortlist(self) -> Shortlist:

@@ -7,7 +7,7 @@ items whose limit reaches the n-th best score are scored (docs/decisions/0028).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,8 @@ _MANY = 32  # to score one item in 32 on its own takes as long as the whole prod
 _PAIRS = 512  # scored at once: their weights stay in the cache
 
 
-class Best(NamedTuple):
-    """The best items of many rows: row by row, best first, ties in the order of columns."""
-
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
-    score: NDArray[np.float32]
+Best: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+"""Rows, columns and scores: row by row, best first, ties in the order of columns."""
 
 
 class Shortlist:
@@ -76,7 +72,7 @@ class Shortlist:
             row, column = at_least(limits, reached)
         row, column, score = self._scored(hidden, added, row, column)
         is_among = np.arange(row.size) - np.searchsorted(row, row) < n
-        return Best(row[is_among], column[is_among], score[is_among])
+        return row[is_among], column[is_among], score[is_among]
 
     def _rough_limits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Limits from the kept columns, (n_users, n_items)."""
@@ -123,7 +119,7 @@ class Shortlist:
         # One key for both: rows, then scores as integers in descending order.
         bits = (0.0 - score).view(np.int32).astype(np.int64)
         order = np.argsort((row << 32) + np.where(bits < 0, bits ^ 0x7FFFFFFF, bits), kind="stable")
-        return Best(row[order], column[order], score[order])
+        return row[order], column[order], score[order]
 
 
 def _nth_best(found: Best, n: int, n_rows: int) -> NDArray[np.float32]:
@@ -131,10 +127,11 @@ def _nth_best(found: Best, n: int, n_rows: int) -> NDArray[np.float32]:
 
     Less, because a limit is rounded when the direct path is added to it.
     """
-    starts, ends = (np.searchsorted(found.row, np.arange(n_rows), s) for s in ("left", "right"))
+    row, _, score = found
+    starts, ends = (np.searchsorted(row, np.arange(n_rows), s) for s in ("left", "right"))
     has_n = ends - starts >= n
     reached = np.full(n_rows, -np.inf, dtype=np.float32)
-    reached[has_n] = found.score[starts[has_n] + n - 1]
+    reached[has_n] = score[starts[has_n] + n - 1]
     reached -= np.float32(2.0**-20) * np.abs(reached)
     return reached
 

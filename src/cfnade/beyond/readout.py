@@ -20,7 +20,7 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_above_zero, check_bool, check_number, check_whole
 from cfnade.data.ratings import popularity_logit
 from cfnade.metrics.search import Trial, coordinate_search
-from cfnade.model.inference import NumpyNetwork, add_direct, direct_weight
+from cfnade.model.inference import NumpyNetwork, direct_path, direct_weight
 
 MAX_TRIALS = 40
 
@@ -147,7 +147,7 @@ class ReadoutScores:
             scores = np.zeros(self._histories.shape, dtype=np.float32)
             found = self._parts.neighbours(replace(readout, direct_gain=1.0))
             if found is not None:
-                add_direct(scores, self._histories, direct_weight(*found))
+                scores = direct_path(self._histories, direct_weight(*found))
             self._direct = (key, scores)
         return self._direct[1]
 

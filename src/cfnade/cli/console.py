@@ -22,7 +22,7 @@ from cfnade.compare.report import Suggestions
 from cfnade.compare.sweep import Sweep
 from cfnade.errors import DataError, n_of
 from cfnade.progress import progress_bar as progress_bar  # for the commands
-from cfnade.progress import report_finding, report_stage
+from cfnade.progress import report as report_line
 
 ROOM_FOR_ALL = 135
 """Width of the table of a comparison with all figures."""
@@ -54,7 +54,7 @@ def job_progress() -> Iterator[OnProgress]:
             nonlocal stage, logged_at
             if job.result is not None:
                 again = " (done by an earlier call; --fresh does it again)" if job.is_kept else ""
-                report_finding(bar, finding(job.result) + again)
+                report_line(bar, finding(job.result) + again, with_bar=True)
                 return
             doing, now = f"{job.model}: {words[job.doing]}", time.monotonic()
             found = ""
@@ -63,7 +63,7 @@ def job_progress() -> Iterator[OnProgress]:
                 found = f", {tried} tried, best validation MPR {job.best_mpr:.2f} %"
             if doing != stage or now - logged_at >= LOG_EVERY:
                 stage, logged_at = doing, now
-                report_stage(bar, doing + found)
+                report_line(bar, doing + found, with_bar=False)
             total = max(job.n_most, 1)
             bar.update(task, description=doing + found, completed=job.n_done, total=total)
 

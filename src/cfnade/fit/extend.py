@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from cfnade.beyond.direct import NeighbourRegression, likes_of
-from cfnade.beyond.readout import Readout, ReadoutParts
+from cfnade.beyond.readout import Readout
 from cfnade.checks import check_bytes, check_choice, check_whole
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, popularity_logit, share_logit
@@ -25,7 +25,7 @@ from cfnade.progress import Callbacks
 from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
-    from cfnade.model.training import Epoch, Trained
+    from cfnade.model.training import Epoch
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +42,6 @@ _ROWS = 512  # new items at once
 _READOUT_WEIGHTS = ("neighbours", "neighbour_weight")
 
 
-@dataclass(frozen=True)
-class Extended:
-    """The result of training on more data."""
-
-    scorer: NetworkScorer
-    """The network and the count distributions."""
-
-    epochs: list[Epoch] = field(repr=False)
-    """All epochs that were run."""
-
-
 def extend(
     scorer: NetworkScorer,
     counts: CountMatrix,
@@ -64,7 +53,7 @@ def extend(
     seen: Sequence[Mapping[str, Any]] = (),
     relative_rating: RelativeRating | None = None,
     callbacks: Callbacks | None = None,
-) -> Extended:
+) -> tuple[NetworkScorer, list[Epoch]]:
     """Train a network on more data, which may have new items at the end of its columns.
 
     Args:
@@ -81,7 +70,7 @@ def extend(
         callbacks: For progress.
 
     Returns:
-        The network and all epochs.
+        The network with its count distributions, and all epochs.
 
     Raises:
         DataError: If there is nothing to learn from.
@@ -119,7 +108,11 @@ def extend(
         if n_epochs > 0 and is_trained.any():
             callbacks.plan({"training": 1.0}, n_epochs)
             callbacks.begin("training")
-            trained = _train()(
+            try:
+                from cfnade.model.training import train
+            except ImportError as error:
+                raise MissingExtraError("torch", "train", "fitting a model") from error
+            trained = train(
                 replace(config, n_neighbours=0),
                 replace(
                     plan.training,
@@ -141,7 +134,7 @@ def extend(
         if config.n_neighbours:
             n_kept = n_known if keeps_known or not plan.has_most_pairs(seen) else 0
             weights |= _neighbours(before, rated, plan, readout, n_kept)
-    return Extended(NetworkScorer(NumpyNetwork(config, weights), ratings), epochs)
+    return NetworkScorer(NumpyNetwork(config, weights), ratings), epochs
 
 
 def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None:
@@ -154,15 +147,6 @@ def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None
             f"{needed.describe()}: more than the limit of {limit}; allow more, or train on fewer "
             "users at a time"
         )
-
-
-def _train() -> Callable[..., Trained]:
-    """The function that trains, which needs torch."""
-    try:
-        from cfnade.model.training import train
-    except ImportError as error:
-        raise MissingExtraError("torch", "train", "fitting a model") from error
-    return train
 
 
 def _popularity(
@@ -184,19 +168,16 @@ def _neighbours(
     n_items, n_neighbours = rated.shape[1], before.config.n_neighbours
     if n_kept == n_items:
         return {name: before.weights[name] for name in _READOUT_WEIGHTS}
-    found: tuple[NDArray[Any], NDArray[Any]] | None = None
-    if plan.direct is not None:
+    if plan.direct is None:  # too many items: their neighbours are themselves, without weight
+        neighbours = np.repeat(np.arange(n_items)[:, None], n_neighbours, axis=1)
+        weight = np.zeros((n_items, n_neighbours), dtype=np.float32)
+    else:
         n_candidates = max(plan.direct.n_candidates, n_neighbours)
         regression = NeighbourRegression(rated, n_candidates, plan.direct.max_users)
-        wanted = replace(readout, direct=True, direct_neighbours=n_neighbours)
-        found = ReadoutParts(rated, regression).neighbours(wanted)
-    if found is None or found[0].shape[1] < n_neighbours:  # too many items, or too few others
-        itself = np.repeat(np.arange(n_items)[:, None], n_neighbours, axis=1)
-        nothing = np.zeros((n_items, n_neighbours), dtype=np.float32)
-        if found is not None:
-            itself[:, : found[0].shape[1]], nothing[:, : found[1].shape[1]] = found
-        found = (itself, nothing)
-    both = zip(_READOUT_WEIGHTS, found, strict=True)
+        assert readout.direct_l2 is not None and readout.direct_gain is not None
+        neighbours, weight = regression.neighbours(readout.direct_l2, n_neighbours)
+        weight *= np.float32(readout.direct_gain)
+    both = zip(_READOUT_WEIGHTS, (neighbours, weight), strict=True)
     return {n: np.concatenate([before.weights[n][:n_kept], rows[n_kept:]]) for n, rows in both}
 
 

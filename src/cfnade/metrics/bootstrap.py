@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.errors import DataError
 from cfnade.metrics.formulas import UserSums
 
 # More users than this are first summed in this many random groups of (nearly) equal size, and
@@ -47,12 +46,6 @@ def paired_intervals(
     Two models share much of the spread between users, so these intervals are far narrower than
     the models' own suggest. A difference is significant if its interval does not contain 0.
     """
-    for each in sums:
-        if not np.array_equal(each.weight, reference.weight):
-            raise DataError(
-                f"the models were judged on other users or pairs ({each.weight.size} and "
-                f"{reference.weight.size} users); judge both models on one split"
-            )
     means = bootstrap_means([*sums, reference], n_bootstrap=n_bootstrap, rng=rng)
     differences = means[:, :-1] - means[:, -1:]  # (n_bootstrap, n_metrics)
     # BLAS may round two equal columns differently, and no difference is exactly 0.

@@ -119,14 +119,15 @@ def distances_to_best(
     """
     first = evaluations[0]
     for other in evaluations:
-        if not np.array_equal(first.users, other.users) or first.n_pairs != other.n_pairs:
+        if metric not in other.per_user:
+            raise DataError(f"{metric!r} is not in all evaluations; name it in metrics=... of each")
+        weight, others = first.per_user[metric].weight, other.per_user[metric].weight
+        if not np.array_equal(first.users, other.users) or not np.array_equal(weight, others):
             raise DataError(
                 f"a paired difference needs the same held-out items, got {first.n_pairs} pairs of "
                 f"{first.users.size} users and {other.n_pairs} of {other.users.size}; evaluate "
                 "both on one split"
             )
-        if metric not in other.per_user:
-            raise DataError(f"{metric!r} is not in all evaluations; name it in metrics=... of each")
     sums = [each.per_user[metric] for each in evaluations]
     best = min(evaluations, key=lambda each: cost_of(metric, each.metrics[metric]))
     return paired_intervals(sums, best.per_user[metric], n_bootstrap=1000, rng=rng)

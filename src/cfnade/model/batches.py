@@ -1,7 +1,7 @@
 """Where training gets its users from, and how several processes share them: two small seams.
 
-`RowsInMemory` and `Alone` are the usual ones. `cfnade.scale` has users on disk and processes that
-add up their gradients.
+`RowsInMemory` and `Exchange` are the usual ones. `cfnade.scale` has users on disk and processes
+that add up their gradients.
 """
 
 from __future__ import annotations
@@ -24,18 +24,14 @@ if TYPE_CHECKING:
 class TrainingRows(Protocol):
     """Users and the confidence of their likes."""
 
-    @property
-    def n_users(self) -> int:
-        """Users with any like, over all processes."""
-        ...
+    n_users: int
+    """Users with any like, over all processes."""
 
-    @property
-    def n_watchers(self) -> NDArray[np.integer]:
-        """Users who like each item, (n_items,)."""
-        ...
+    n_watchers: NDArray[np.integer]
+    """Users who like each item, (n_items,)."""
 
-    def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
-        """The output bias to start from, (n_items,)."""
+    def total_confidence(self) -> NDArray[np.floating]:
+        """Sum of the confidences of each item's likes, (n_items,)."""
         ...
 
     def batches(
@@ -61,25 +57,18 @@ class RowsInMemory:
     def __init__(self, ratings: csr_array, alpha: float) -> None:
         """Turn relative ratings, (n_users, n_items), into confidences."""
         self.users = np.flatnonzero(np.diff(ratings.indptr))  # an empty history teaches nothing
+        self.n_users = int(self.users.size)
+        self.n_watchers: NDArray[np.integer] = np.bincount(
+            ratings.indices, minlength=ratings.shape[1]
+        )
         self.confidence = csr_array(
             (confidence(ratings.data, alpha), ratings.indices, ratings.indptr), ratings.shape
         )
 
-    @property
-    def n_users(self) -> int:
-        """Users with any like."""
-        return int(self.users.size)
-
-    @property
-    def n_watchers(self) -> NDArray[np.integer]:
-        """Users who like each item, (n_items,)."""
-        return np.bincount(self.confidence.indices, minlength=self.confidence.shape[1])
-
-    def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
-        """The output bias to start from, (n_items,)."""
+    def total_confidence(self) -> NDArray[np.floating]:
+        """Sum of the confidences of each item's likes, (n_items,)."""
         pairs = self.confidence
-        liked = np.bincount(pairs.indices, pairs.data, minlength=pairs.shape[1])
-        return first_bias(start, liked, self.n_watchers, self.n_users)
+        return np.asarray(np.bincount(pairs.indices, pairs.data, pairs.shape[1]), np.float64)
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator
@@ -98,35 +87,31 @@ class RowsInMemory:
         return [*pairs.shape, digest.hexdigest()]
 
 
-def first_bias(
-    start: BiasStart, liked: NDArray[Any], n_watchers: NDArray[np.integer], n_users: int
-) -> NDArray[np.floating]:
-    """The output bias to start from; see `TrainingConfig.bias_start`.
-
-    Args:
-        start: Which one.
-        liked: Sum of the confidences of each item's likes, (n_items,).
-        n_watchers: Users who like each item, (n_items,).
-        n_users: Users with any like.
-
-    Returns:
-        (n_items,).
-    """
+def first_bias(start: BiasStart, rows: TrainingRows) -> NDArray[np.floating]:
+    """The output bias to start from, (n_items,); see `TrainingConfig.bias_start`."""
     if start == "share":
-        return share_logit(n_watchers, n_users)
+        return share_logit(rows.n_watchers, rows.n_users)
     if start == "odds":
-        odds: NDArray[np.float64] = (liked + 0.5) / (n_users - n_watchers + 0.5)
+        n_others = rows.n_users - rows.n_watchers
+        odds: NDArray[np.float64] = (rows.total_confidence() + 0.5) / (n_others + 0.5)
         return np.log(odds)
-    return np.zeros(len(n_watchers))
+    return np.zeros(len(rows.n_watchers))
 
 
-class Exchange(Protocol):
-    """Adds up what several processes found on their parts of a batch."""
+class Exchange:
+    """Adds up what several processes found on their parts of a batch; this one is alone.
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this process keeps the checkpoints."""
-        ...
+    `cfnade.scale.process_group.Together` is that of several processes.
+    """
+
+    is_first = True
+    """Whether this process keeps the checkpoints."""
+
+    n_bytes = 0
+    """Bytes that this process sent."""
+
+    n_earlier_starts = 0
+    """Earlier starts of the same job; only the first process knows them."""
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over the processes, in place.
@@ -134,7 +119,6 @@ class Exchange(Protocol):
         Args:
             tensors: Contiguous, of the same shapes in the same order everywhere.
         """
-        ...
 
     def add_up_rows(
         self, rows: Tensor, values: Sequence[Tensor], n_rows: int
@@ -150,7 +134,7 @@ class Exchange(Protocol):
             The rows that any process has, ascending, (n_any,), and their sums, (n_any, n_columns)
             each.
         """
-        ...
+        return rows, list(values)
 
     def check_same(self, numbers: Sequence[int], what: str) -> None:
         """Make sure that all processes have the same numbers.
@@ -162,22 +146,3 @@ class Exchange(Protocol):
         Raises:
             TrainingError: In all processes, if one of them differs from the first.
         """
-        ...
-
-
-class Alone:
-    """One process."""
-
-    is_first = True
-
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Nothing to add."""
-
-    def add_up_rows(
-        self, rows: Tensor, values: Sequence[Tensor], n_rows: int
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The rows as they are."""
-        return rows, list(values)
-
-    def check_same(self, numbers: Sequence[int], what: str) -> None:
-        """Nothing to compare with."""

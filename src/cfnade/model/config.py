@@ -57,24 +57,11 @@ class ModelConfig:
     n_neighbours: int = 0
     """Neighbours of each item in the direct path `logits = d + V h + x B` (0 in the paper)."""
 
-    n_linear: int = 0
-    """Hidden units, the last ones, that earlier versions added after training."""
-
-    @property
-    def n_own(self) -> int:
-        """Hidden units that were trained."""
-        return self.n_hidden - self.n_linear
-
     def __post_init__(self) -> None:
         check_whole("n_items", self.n_items, 1)
         check_whole("n_hidden", self.n_hidden, 1)
         check_whole("n_layers", self.n_layers, 1)
         check_whole("n_neighbours", self.n_neighbours, 0)
-        check_whole("n_linear", self.n_linear, 0)
-        if self.n_linear and (self.n_own < 1 or self.n_layers > 1):
-            raise ConfigError(
-                f"n_linear must be below n_hidden, in a network of one layer, got {self.n_linear}"
-            )
         check_choice("activation", self.activation, get_args(Activation))
         check_choice("input_scale", self.input_scale, get_args(InputScale))
         check_alpha(self.alpha)

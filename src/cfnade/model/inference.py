@@ -178,7 +178,7 @@ class NumpyNetwork:
         logits = self.output(hidden)
         logits += self.weights["output_bias"]
         if self.direct_weight is not None:
-            add_direct(logits, ratings, self.direct_weight)
+            logits += self.direct(ratings)
         return logits
 
     def direct(self, ratings: csr_array) -> NDArray[np.float32]:
@@ -202,6 +202,10 @@ class NetworkScorer:
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Logits of a like of every item, (n_users, n_items)."""
         return self.network.logits(self.relative_rating.transform(histories))
+
+    def hidden(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """Hidden layers, (n_users, n_hidden)."""
+        return self.network.hidden(self.relative_rating.transform(histories))
 
 
 def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) -> csr_array:
@@ -239,11 +243,6 @@ def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
     said = weight[liked.indices]  # (n_pairs, n_items)
     by_user = csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
     return np.asarray(by_user.toarray())
-
-
-def add_direct(logits: NDArray[np.float32], liked: csr_array, weight: csr_array) -> None:
-    """Add the direct path in place; arguments as for `direct_path`."""
-    logits += direct_path(liked, weight)
 
 
 def _row_sums(

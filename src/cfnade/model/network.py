@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cfnade.model.batches import Alone, Exchange
+from cfnade.model.batches import Exchange
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import dislike_scale, input_weight, with_values
 from cfnade.model.ordering import Window
@@ -114,7 +114,7 @@ class InputLayer:
             By W and A, (n_items, n_hidden) each; only the rows of the context count, and the next
             call overwrites them.
         """
-        exchange = exchange or Alone()
+        exchange = exchange or Exchange()
         everyone = dislike_scale(self.config) * by_input.sum(dim=0)  # (n_hidden,)
         exchange.add_up([everyone])
         liked, by_weighted = product_by_column(self._weights, by_input)

@@ -68,8 +68,3 @@ class RowOptimizer:
             maximize=False,
         )
         self.state["n_steps"] += 1
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take over the state of an earlier optimiser."""
-        for name in self.state:
-            self.state[name] = state[name]

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.files import load_checkpoint, save_checkpoint
-from cfnade.model.batches import Alone, Exchange, RowsInMemory, TrainingRows
+from cfnade.model.batches import Exchange, RowsInMemory, TrainingRows, first_bias
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
 from cfnade.model.objective import OutputLayer
 from cfnade.model.optimizer import RowOptimizer
-from cfnade.model.ordering import Window, draw_window, split_batch
+from cfnade.model.ordering import draw_window, split_batch
 
 _WARM_UP = 0.05  # share of a linear schedule's updates over which the step size rises
 _ORDER_UPDATES = 50  # updates at least with one order of the items: a new one moves all weights
@@ -140,14 +140,14 @@ def train(
         started = time.perf_counter()
         loss = run.epoch(on_step, checkpoint)
         number = len(run.epochs) + 1
-        look = None
+        mpr = cost = None
         if validate is not None and training.is_validated(number):
             look = validate(run.current_network())
-        seconds = run.seconds + time.perf_counter() - started
-        epoch = Epoch(number, loss, None, seconds)
-        if look is not None:
-            epoch = replace(epoch, validation_mpr=look.mpr, validation_cost=look.cost)
-        run.finish_epoch(epoch, is_best=run.is_best(epoch))
+            mpr, cost = look.mpr, look.cost
+        earlier = run.epochs[-1].seconds if run.epochs else 0.0
+        seconds = earlier + time.perf_counter() - started
+        epoch = Epoch(number, loss, mpr, seconds, cost)
+        run.finish_epoch(epoch)
         is_due = time.perf_counter() - kept >= checkpoint_seconds
         if checkpoint is not None and run.exchange.is_first and is_due:
             run.save(checkpoint)
@@ -170,7 +170,7 @@ def _first_network(
 ) -> CFNADENetwork:
     network = CFNADENetwork(model, torch.Generator().manual_seed(training.seed))
     with torch.no_grad():
-        network.output_bias.copy_(torch.from_numpy(rows.first_bias(training.bias_start)))
+        network.output_bias.copy_(torch.from_numpy(first_bias(training.bias_start, rows)))
     return network
 
 
@@ -193,7 +193,7 @@ class _Run:
     ) -> None:
         self.model, self.training = model, training
         self.resume_key = dict(resume_key or {})
-        self.exchange = exchange or Alone()
+        self.exchange = exchange or Exchange()
         self.rows = _rows(model, ratings)
         # Scaled for a mean over users and items: the same strength suits data of any size.
         l2 = training.item_l2 / (max(self.rows.n_users, 1) * model.n_items)
@@ -214,10 +214,6 @@ class _Run:
         self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
 
     @property
-    def seconds(self) -> float:
-        return self.epochs[-1].seconds if self.epochs else 0.0
-
-    @property
     def is_finished(self) -> bool:
         n_epochs = len(self.epochs)
         is_looked_at = bool(self.epochs) and self.epochs[-1].validation_mpr is not None
@@ -236,17 +232,25 @@ class _Run:
             places = place_of[likes.indices].astype(likes.indices.dtype)
             batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
             loss = self._update(batch, input_layer, output_layer, rng, n_users)
-            if not math.isfinite(loss):
-                message = _diverged(number, step + 1, n_steps, loss, self, checkpoint)
-                raise TrainingError(message)
+            self._check_finite(loss, step + 1, checkpoint)
             total += loss
             if on_step is not None:
                 on_step(step + 1, n_steps)
-        if not all(
-            math.isfinite(float(weight.detach().sum())) for weight in self.network.parameters()
-        ):
-            raise TrainingError(_diverged(number, n_steps, n_steps, math.nan, self, checkpoint))
+        if not all(math.isfinite(weight.sum()) for weight in self._weights().values()):
+            self._check_finite(math.nan, n_steps, checkpoint)
         return total / max(n_steps, 1)
+
+    def _check_finite(self, loss: float, step: int, checkpoint: Path | None) -> None:
+        """Raise `TrainingError` if the loss of an update is no longer finite."""
+        if math.isfinite(loss):
+            return
+        n_done, kept = len(self.epochs), "no checkpoint was kept"
+        if checkpoint is not None and n_done:
+            kept = f"the last good checkpoint, of epoch {n_done}, is in {checkpoint}"
+        raise TrainingError(
+            f"the loss became {loss} in epoch {n_done + 1}, update {step} of {self.n_steps}, at "
+            f"learning rate {self.training.learning_rate}; {kept}; try a smaller learning rate"
+        )
 
     def _update(
         self,
@@ -282,9 +286,13 @@ class _Run:
         loss = torch.tensor(share * gradient.loss, dtype=torch.float64)
         targets = [gradient.output_weight[places] for places in window.target_places]
         self.exchange.add_up([*targets, gradient.output_bias, *within.values(), loss])
-        rows = _rows_with_gradient(window)
+        inputs, outputs = window.context_places, window.target_places
+        rows = {"like_weight": inputs, "dislike_weight": inputs}
+        rows |= {"output_weight": outputs, "output_bias": outputs}
         if training.optimizer == "sgd":  # moves all rows, by weight decay
-            _clear_other_rows(gradients, window)
+            for name, places in rows.items():
+                for others in outputs if places is inputs else inputs:
+                    gradients[name][others] = 0.0
             rows = {}
         self._add_l2(gradients, rows)
         if self.is_trained is not None:
@@ -385,18 +393,13 @@ class _Run:
         self._restore_order()
         return self._network(self._weights())
 
-    def is_best(self, epoch: Epoch) -> bool:
-        """Whether an epoch has a lower cost than all before."""
-        earlier = (e.cost for e in self.epochs if e.cost is not None)
-        return epoch.cost is not None and epoch.cost < min(earlier, default=math.inf)
-
-    def finish_epoch(self, epoch: Epoch, *, is_best: bool) -> None:
+    def finish_epoch(self, epoch: Epoch) -> None:
         """Keep the weights if they are the best so far."""
+        earlier = [e.cost for e in self.epochs if e.cost is not None]
         self.epochs.append(epoch)
-        if is_best:
+        if epoch.cost is not None and epoch.cost < min(earlier, default=math.inf):
             self._restore_order()
-            self.best_epoch = epoch.number
-            self.best = self._copy()
+            self.best_epoch, self.best = epoch.number, self._copy()
 
     def outcome(self) -> Trained:
         """The best network; that of the last epoch if none was validated."""
@@ -453,7 +456,7 @@ class _Run:
             part, name = key.split("/", 1)
             parts.setdefault(part, {})[name] = torch.from_numpy(array)
         self.network.load_state_dict(parts["weights"])
-        self.optimizer.load(parts.get("optimizer", {}))
+        self.optimizer.state = parts.get("optimizer", {})
         self.best = parts["best"]
         self.best_epoch, self.n_updates = state["best_epoch"], state["n_updates"]
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
@@ -471,34 +474,3 @@ class _Run:
             "data": self.rows.identity(),
             **self.resume_key,
         }
-
-
-def _rows_with_gradient(window: Window) -> dict[str, list[slice]]:
-    """The rows that one split gives a gradient, by weight."""
-    context, targets = window.context_places, window.target_places
-    return {
-        "like_weight": context,
-        "dislike_weight": context,
-        "output_weight": targets,
-        "output_bias": targets,
-    }
-
-
-def _clear_other_rows(gradients: Mapping[str, Tensor], window: Window) -> None:
-    """Set the rows that one split gives no gradient to 0."""
-    for name in ITEM_WEIGHTS:
-        is_input = name in ("like_weight", "dislike_weight")
-        for places in window.target_places if is_input else window.context_places:
-            gradients[name][places] = 0.0
-
-
-def _diverged(
-    epoch: int, step: int, n_steps: int, loss: float, run: _Run, checkpoint: Path | None
-) -> str:
-    kept = "no checkpoint was kept"
-    if checkpoint is not None and run.epochs:
-        kept = f"the last good checkpoint, of epoch {len(run.epochs)}, is in {checkpoint}"
-    return (
-        f"the loss became {loss} in epoch {epoch}, update {step} of {n_steps}, at learning rate "
-        f"{run.training.learning_rate}; {kept}; try a smaller learning rate"
-    )

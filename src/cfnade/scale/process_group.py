@@ -21,26 +21,17 @@ from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cfnade.errors import TrainingError
-from cfnade.model.batches import Alone, Exchange
+from cfnade.model.batches import Exchange
 
 _SMALL = 1 << 16  # bytes: smaller tensors are sent in one message
 
 
-class Together:
-    """Sums over all processes, on `device`, and counts the bytes that this one sends.
+class Together(Exchange):
+    """Sums over all processes; counts the bytes that this one sends."""
 
-    The first process knows the number of earlier starts of the same job.
-    """
-
-    def __init__(self, device: torch.device | None = None, n_earlier_starts: int = 0) -> None:
-        self.n_bytes = 0
-        self.device = device or torch.device("cpu")
+    def __init__(self, n_earlier_starts: int = 0) -> None:
+        self.is_first = dist.get_rank() == 0
         self.n_earlier_starts = n_earlier_starts
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process keeps the checkpoints."""
-        return dist.get_rank() == 0
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over the processes, in place."""
@@ -82,10 +73,7 @@ class Together:
     def _reduce(self, tensor: Tensor, operation: dist.ReduceOp.RedOpType) -> None:
         self.n_bytes += tensor.nbytes
         with _lost_process():
-            there = tensor.to(self.device)  # itself if it is there already
-            dist.all_reduce(there, operation)
-            if there is not tensor:
-                tensor.copy_(there)
+            dist.all_reduce(tensor, operation)
 
 
 def _sums(exchange: Exchange, *numbers: float) -> list[float]:
@@ -107,8 +95,7 @@ def is_started_again(exchange: Exchange) -> bool:
     `torchrun` counts restarts only on the machine where a process failed, so the counts are summed.
     """
     n_restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    n_earlier = exchange.n_earlier_starts if isinstance(exchange, Together) else 0
-    return _sums(exchange, n_restarts + n_earlier)[0] > 0
+    return _sums(exchange, n_restarts + exchange.n_earlier_starts)[0] > 0
 
 
 def weighted_mean(exchange: Exchange, total: float, weight: float) -> float:
@@ -131,11 +118,10 @@ def process_number() -> int:
 def joined(timeout: float = 1800.0) -> Iterator[Exchange]:
     """Join the other processes that `torchrun` started; alone without it.
 
-    Training runs on the CPU; sums go over gloo, or over nccl if each process has a GPU. Raises
-    `TrainingError` if another process does not come within `timeout` seconds, or is gone.
+    Raises `TrainingError` if another process does not come within `timeout` seconds, or is gone.
     """
     if n_processes() == 1:
-        yield Alone()
+        yield Exchange()
         return
     with _lost_process():
         together = _join(timeout)
@@ -154,12 +140,8 @@ def _join(timeout: float) -> Together:
     store, rank, n = next(rendezvous("env://", timeout=limit))
     n_earlier_starts = store.add("cfnade/starts", 1) - 1 if rank == 0 else 0
     store = dist.PrefixStore(agreed_name(store, rank, n, timeout), store)  # type: ignore[attr-defined]
-    own = _own_gpu()
-    backend = "gloo" if own is None else "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=n)
-    all_have_one = torch.tensor([int(own is not None)])
-    dist.all_reduce(all_have_one, dist.ReduceOp.MIN)
-    return Together(own if all_have_one.item() else None, n_earlier_starts)
+    dist.init_process_group("gloo", timeout=limit, store=store, rank=rank, world_size=n)
+    return Together(n_earlier_starts)
 
 
 def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
@@ -185,15 +167,6 @@ def agreed_name(store: Any, rank: int, n: int, timeout: float = 1800.0) -> str:
                 store.set(f"cfnade/answer/{asks}", own)
         time.sleep(0.02)
     return own
-
-
-def _own_gpu() -> torch.device | None:
-    """The GPU of this process; None if this machine has fewer GPUs than processes."""
-    if not (torch.cuda.is_available() and dist.is_nccl_available()):
-        return None
-    if torch.cuda.device_count() < int(os.environ.get("LOCAL_WORLD_SIZE", "1")):
-        return None
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def train_prepared(
             if shown.on_epoch is not None:
                 shown.on_epoch(epoch)
 
-        n_bytes = getattr(exchange, "n_bytes", 0)
+        n_bytes = exchange.n_bytes
         trained = train(
             plan.model,
             plan.training,
@@ -152,7 +152,7 @@ def train_prepared(
             checkpoint=checkpoint,
             resume=resume,
         )
-        n_bytes = getattr(exchange, "n_bytes", 0) - n_bytes
+        n_bytes = exchange.n_bytes - n_bytes
         n_updates = len(epochs) * plan.training.updates_per_epoch(rows.n_users)
         test_mpr = None
         if prepared.summary.get("n_test_pairs"):

@@ -17,8 +17,7 @@ from scipy.sparse import csr_array, vstack
 
 from cfnade.data.ratings import confidence
 from cfnade.errors import ConfigError, DataError
-from cfnade.model.batches import first_bias
-from cfnade.model.config import BiasStart, TrainingConfig
+from cfnade.model.config import TrainingConfig
 from cfnade.scale.prepared import Prepared, lists_to_rows, parquet
 
 
@@ -42,6 +41,7 @@ class ShardedRows:
                 f"{n_processes} processes need at least as many shards, got {len(shards)}; "
                 f"prepare with --shards {n_processes} or more"
             )
+        self.n_watchers: NDArray[np.integer] = prepared.relative_rating.n_watchers
         self.sizes = np.array([parquet().read_metadata(path).num_rows for path in shards])
         self.n_users = int(self.sizes.sum())  # of all processes
         if self.n_users != prepared.summary["n_users"]:
@@ -52,18 +52,12 @@ class ShardedRows:
         self.first, self.end = (len(shards) * k // n_processes for k in (process, process + 1))
         self.own_paths = shards[self.first : self.end]
 
-    @property
-    def n_watchers(self) -> NDArray[np.integer]:
-        """Number of users of each item, (n_items,)."""
-        return self.prepared.relative_rating.n_watchers
-
-    def first_bias(self, start: BiasStart) -> NDArray[np.floating]:
-        """The output bias to start from, (n_items,)."""
+    def total_confidence(self) -> NDArray[np.floating]:
+        """Sum of the confidences of each item's likes, (n_items,)."""
         distributions = self.prepared.relative_rating
         item, count, n_with_it = distributions.entries()
         confidences = n_with_it * confidence(distributions.of_pairs(item, count), self.alpha)
-        liked = np.bincount(item, confidences, minlength=self.prepared.n_items)
-        return first_bias(start, liked, self.n_watchers, self.n_users)
+        return np.asarray(np.bincount(item, confidences, self.prepared.n_items), np.float64)
 
     def batches(
         self, training: TrainingConfig, epoch: int, rng: np.random.Generator

@@ -17,7 +17,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
+from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,8 @@ _MOST_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
 
 
-class TensorEntry(NamedTuple):
-    """One array of the file, from the header."""
-
-    dtype: str  # in the safetensors format, such as `F32`
-    shape: tuple[int, ...]
-    start: int  # first byte in the file
-    n_bytes: int
-
-
-def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
-    """Read and check the header alone: entries by name.
+def map_tensors(file: mmap.mmap | bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file by name, as read-only views.
 
     Raises:
         ArtifactError: If the arrays do not fill the file without gap or overlap.
@@ -59,36 +50,34 @@ def read_header(file: mmap.mmap | bytes) -> dict[str, TensorEntry]:
     if not isinstance(header, dict):
         raise ArtifactError("the safetensors header is no object")
     header.pop("__metadata__", None)
-    entries = {name: _entry(name, entry, data_start) for name, entry in header.items()}
-    expected = data_start
-    for entry in sorted(entries.values(), key=lambda e: (e.start, e.n_bytes)):
-        if entry.start != expected:
+    for name, entry in header.items():
+        _check_entry(name, entry)
+    expected = 0
+    for start, end in sorted(entry["data_offsets"] for entry in header.values()):
+        if start != expected:
             raise ArtifactError("the arrays in the file overlap or leave gaps")
-        expected += entry.n_bytes
-    if expected != len(file):
-        raise ArtifactError(f"the arrays end at byte {expected}, the file at byte {len(file)}")
-    return entries
-
-
-def map_tensors(file: mmap.mmap) -> dict[str, NDArray[Any]]:
-    """The arrays of a memory-mapped file, as read-only views."""
+        expected = end
+    if data_start + expected != len(file):
+        raise ArtifactError(
+            f"the arrays end at byte {data_start + expected}, the file at byte {len(file)}"
+        )
     return {
-        name: np.ndarray(entry.shape, _DTYPES[entry.dtype], file, entry.start)
-        for name, entry in read_header(file).items()
+        name: np.ndarray(
+            entry["shape"], _DTYPES[entry["dtype"]], file, data_start + entry["data_offsets"][0]
+        )
+        for name, entry in header.items()
     }
 
 
-def _entry(name: str, entry: Any, data_start: int) -> TensorEntry:
+def _check_entry(name: str, entry: Any) -> None:
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ArtifactError(f"{name} is of a type that no model has: {dtype!r:.40}")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(shape) > 2 or len(offsets) != 2:
         raise ArtifactError(f"{name} has no proper shape or place")
-    n_bytes = math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
-    if offsets[1] - offsets[0] != n_bytes:
+    if offsets[1] - offsets[0] != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
         raise ArtifactError(f"{name} has shape {shape} but {offsets[1] - offsets[0]} bytes")
-    return TensorEntry(dtype, tuple(shape), data_start + offsets[0], n_bytes)
 
 
 def _are_sizes(values: Any) -> TypeGuard[list[int]]:

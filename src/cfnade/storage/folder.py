@@ -29,7 +29,6 @@ from cfnade.files import (
     map_file,
     new_folder,
     parse_json,
-    read_plain,
     save_arrays,
 )
 from cfnade.model.config import ModelConfig
@@ -40,7 +39,6 @@ from cfnade.storage.encoding import (
     map_tensors,
     pack_ids,
     pack_weights,
-    read_header,
     unpack_weights,
     wrong_weights,
 )
@@ -51,6 +49,7 @@ WEIGHTS, RATINGS, ITEMS = FILES = ("weights.safetensors", "ratings.safetensors",
 
 # Fields of `model.json` that belong to the format; the others are `Artifact.info`.
 _OF_THE_FORMAT = ("format", "cfnade_version", "network", "files", "sha256")
+_NO_LONGER_USED = ("n_linear",)  # settings of networks of earlier versions
 _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
 _GOOD = ("ok", "not verified")  # states of a file
@@ -182,7 +181,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / MODEL
     if not path.exists() and not path.is_symlink():
         raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
-    content = read_plain(path, at_most=_MOST_MODEL_BYTES)
+    with map_file(path, at_most=_MOST_MODEL_BYTES) as file:
+        content = file[:]
     try:
         described = parse_json(content)
     except ArtifactError as error:
@@ -232,8 +232,11 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
                 state = _state(file, listed, verify=verify)
                 if name == WEIGHTS:
                     found["tensors"] = {
-                        tensor: {"dtype": entry.dtype, "shape": list(entry.shape)}
-                        for tensor, entry in read_header(file).items()
+                        tensor: {
+                            "dtype": f"{array.dtype.kind.upper()}{8 * array.itemsize}",
+                            "shape": list(array.shape),
+                        }
+                        for tensor, array in map_tensors(file).items()
                     }
                 elif name == ITEMS:
                     catalogue = _catalogue(file)
@@ -282,7 +285,8 @@ def _wrong_description(described: dict[str, Any]) -> str | None:
     return None
 
 
-def _config(settings: dict[str, Any]) -> ModelConfig:
+def _config(network: dict[str, Any]) -> ModelConfig:
+    settings = {name: value for name, value in network.items() if name not in _NO_LONGER_USED}
     extra = sorted(set(settings) - {setting.name for setting in fields(ModelConfig)})
     if extra:
         raise ArtifactError(f"{extra[0]!r:.40} is not a setting of a network in this version")

@@ -48,7 +48,7 @@ def export_onnx(artifact: Artifact, path: Path) -> None:
             f"the weights take {n_bytes / 1e9:.1f} GB, one ONNX file holds 2 GB at most; "
             "fit with fewer hidden units"
         )
-    model = _model(artifact)
+    model = _model(onnx, artifact)
     onnx.checker.check_model(model)
     try:
         replace_file(path, model.SerializeToString())
@@ -59,32 +59,29 @@ def export_onnx(artifact: Artifact, path: Path) -> None:
 class _Graph:
     """Nodes and constants; values are referred to by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def constant(self, value: Any, dtype: type[np.generic], name: str | None = None) -> str:
         """Add a constant and return its name."""
-        from onnx import numpy_helper
-
         name = name or f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
+        array = np.asarray(value, dtype, order="C")
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
     def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """Add an operation and return the name of its result."""
-        from onnx import helper
-
         name = name or f"{operator}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
+        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **attributes))
         return name
 
 
-def _model(artifact: Artifact) -> Any:
-    from onnx import TensorProto, helper
-
+def _model(onnx: Any, artifact: Artifact) -> Any:
     config = artifact.network.config
-    graph = _Graph()
+    graph = _Graph(onnx)
+    helper, TensorProto = onnx.helper, onnx.TensorProto
     ratings = _relative_ratings(graph, artifact.relative_rating)
     weights = graph.add("Cast", _input_weight(graph, ratings, config), to=TensorProto.FLOAT)
     graph.add("Identity", _logits(graph, artifact, weights), name="scores")
@@ -111,8 +108,6 @@ def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
     Bisection of the item's part of `distinct_counts` finds the last count that is no larger, in as
     many steps as the longest part needs. The result is float64, (n_history,).
     """
-    from onnx import TensorProto
-
     starts = ratings.item_starts_
     one = graph.constant(1, np.int64)
     two = graph.constant(2, np.int64)
@@ -139,7 +134,7 @@ def _relative_ratings(graph: _Graph, ratings: RelativeRating) -> str:
     up_to_count = graph.add("Gather", up_to, graph.add("Sub", low, one))
     n_no_more = graph.add("Where", is_below_all, one, up_to_count)
     n_all = graph.add("Where", is_below_all, graph.add("Add", n_watchers, one), n_watchers)
-    shares = [graph.add("Cast", n, to=TensorProto.DOUBLE) for n in (n_no_more, n_all)]
+    shares = [graph.add("Cast", n, to=graph.onnx.TensorProto.DOUBLE) for n in (n_no_more, n_all)]
     return graph.add("Div", *shares)
 
 
@@ -161,8 +156,6 @@ def _input_weight(graph: _Graph, ratings: str, config: ModelConfig) -> str:
 
 def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
     """The network (Eq. 12 and 13): `NumpyNetwork.logits` of one history, float32, (n_items,)."""
-    from onnx import TensorProto, helper
-
     network = artifact.network
     weights, config = network.weights, network.config
 
@@ -176,7 +169,7 @@ def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
     ones = graph.add(
         "ConstantOfShape",
         graph.add("Shape", "items"),
-        value=helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0]),
+        value=graph.onnx.numpy_helper.from_array(np.ones(1, dtype=np.float32)),
     )
     one_each = graph.add("Concat", ones, zero, axis=0)  # (n_history + 1,)
     W = graph.add("Gather", keep(weights["like_weight"], "like_weight"), items)
