@@ -68,8 +68,8 @@ class ImplicitCFNADE:
         learning_rate: Step size at the start (by the data).
         batch_size: Users per update (by the data, at most 1,000).
         max_epochs: Passes over all users at most (by the data).
-        patience: Epochs without a better validation before training stops, unless the step size
-            falls to 0, as by default.
+        patience: Epochs without a better validation result before training stops; not used if the
+            step size falls to 0, as by default.
         validation_share: Share of a user's items held out, from up to 2,000 users, to find the
             readout, calibrate probabilities and stop early; 0 holds out nothing.
         validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
@@ -93,7 +93,7 @@ class ImplicitCFNADE:
         epochs_: Loss of every epoch of the last `fit` or `partial_fit`, and the validation MPR of
             those that were validated. That MPR includes the usual direct path.
         validation_mpr_: MPR on the held-out items in percent, or None.
-        n_looks_: How often the held-out items were looked at to choose an epoch or a readout.
+        n_looks_: How often an epoch or a readout was judged on the held-out items.
         calibrator_: Turns scores into probabilities; None if nothing was held out.
         item_l2_: The regularisation that was used.
         readout_: What was added after training.
@@ -120,7 +120,7 @@ class ImplicitCFNADE:
 
     @classmethod
     def from_settings(cls, path: str | Path, **changes: Any) -> ImplicitCFNADE:
-        """Make one with the settings of a file that `cfnade tune` wrote, changed where given.
+        """Make a model with the settings in a file of `cfnade tune`; `changes` override them.
 
         Raises:
             ConfigError: If it cannot be read, or there is no such setting.
@@ -195,7 +195,7 @@ class ImplicitCFNADE:
         return tags()
 
     def __sklearn_clone__(self) -> ImplicitCFNADE:
-        """A clone is not fitted, but keeps the fitted distributions that it was given to use."""
+        """A clone is not fitted, but keeps the fitted `relative_rating` that it was given."""
         return type(self)(**copy.deepcopy(self.get_params(deep=False)))
 
     # Training ----------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class ImplicitCFNADE:
         self.readout_ = fitted.readout
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
-        self._info: dict[str, Any] = {}  # of `model.json`, beyond what is known here
+        self._info: dict[str, Any] = {}  # further fields of `model.json`
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
 
@@ -283,21 +283,21 @@ class ImplicitCFNADE:
     ) -> ImplicitCFNADE:
         """Train further on more data: more users, longer histories, new items.
 
-        Training starts from the present weights and sees this data only, so pass whole histories,
-        those of earlier users included. A model that is not fitted yet is fitted. New items get
+        Training starts from the current weights and sees only this data, so pass whole histories,
+        including those of earlier users. A model that is not fitted yet is fitted. New items get
         columns after the known ones.
 
-        Training settings such as `learning_rate` apply now, those of the network at the next `fit`.
+        Training settings such as `learning_rate` apply now, network settings at the next `fit`.
         Nothing is held out: `validation_mpr_` becomes None, and after `train="all"` there is no
         `probability` until `calibrate`.
 
         Args:
             counts: As for `fit`. In a frame, a file or `Interactions` items are found by their
-                ids. A bare matrix must have the model's columns in their order; those to the
-                right of them are new items, if ids are numbers of columns.
+                ids. A bare matrix must have the model's columns in their order; further
+                columns are new items, if ids are column numbers.
             y: Not used; for scikit-learn.
-            n_epochs: Passes over this data. With 0 new items are added where they start, and
-                nothing else changes.
+            n_epochs: Passes over this data. 0 adds new items with their start weights and changes
+                nothing else.
             train: `all` trains everything. `new` trains the new items only: for a history of known
                 items, known items keep their scores.
             callbacks: Called after every epoch or update, for progress.
@@ -309,7 +309,7 @@ class ImplicitCFNADE:
             DataError: If the data cannot be used, or the model knows none of its items.
             ConfigError: If a setting is invalid.
             MissingExtraError: If torch is not installed.
-            TrainingError: If the loss is no longer finite; the model is then as before.
+            TrainingError: If the loss is no longer finite; the model then stays unchanged.
         """
         if not hasattr(self, "_answers"):
             return self.fit(counts, callbacks=callbacks)
@@ -346,7 +346,7 @@ class ImplicitCFNADE:
         return self
 
     def _with_item_ids(self, matrix: Any) -> Interactions:
-        """A bare matrix with the model's ids, and numbers of columns for new items."""
+        """A bare matrix with the model's ids, and column numbers for new items."""
         counts = as_count_matrix(matrix)
         n_users, n_columns = counts.shape
         ids = self.catalogue_.ids
@@ -375,7 +375,7 @@ class ImplicitCFNADE:
     # Recommending ------------------------------------------------------------------------------
 
     def scores(self, histories: Any) -> NDArray[np.float32]:
-        """Logit of a like of every item for any histories: what makes it a `Scorer`.
+        """Score every item for any histories, by the logit of a like; see `Scorer`.
 
         Args:
             histories: Counts, sparse, (n_users, n_items).
@@ -410,7 +410,7 @@ class ImplicitCFNADE:
                 answer, a list or array for many.
             user_items: Counts of these users, sparse, one row for each userid in that order:
                 `user_items[userid]`.
-            N: Most items to recommend.
+            N: Maximum number of items to recommend.
             filter_already_liked_items: Leave out items in the user's history.
             filter_items: Items never to recommend.
             recalculate_user: For compatibility with `implicit`; has no effect, as a user is
@@ -477,11 +477,11 @@ class ImplicitCFNADE:
         Args:
             history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or a
                 row of counts, sparse.
-            n: Most items to recommend.
+            n: Maximum number of items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
-                item id (Eq. 9 with like 0), or ids alone, which then weigh as much as the surest
-                like. A confidence of 1 means no more than an item not seen; with scaled inputs,
-                the default, the confidence of a like is about the number of items.
+                item id (Eq. 9 with like 0), or ids alone, which weigh as much as the strongest
+                like. A confidence of 1 has the same effect as an unseen item; with scaled inputs,
+                the default, one near the number of items weighs as much as a like.
             filter_already_liked_items: Leave out items in the history.
             filter_items: Items never to recommend, as in `recommend`.
             items: Items to choose from, as in `recommend`.
@@ -546,14 +546,14 @@ class ImplicitCFNADE:
     ) -> NDArray[np.float64]:
         """Calibrated probability that each item is missing from this user's history.
 
-        Precisely: the data are assumed to lack a part of each user's items, as large as `fit`
+        Precisely: some of each user's items are assumed to be missing, as large a share as `fit`
         holds out (`validation_share`, a tenth by default; `validation_by` says how). The value is
         the probability that an item is one of those missing. Over all items it sums to about their
         number, a ninth of the history by default, so it is small. For another event, such as next
         week's items, use `calibrate`.
 
-        The order of the items is that of `recommend`. Histories that are shorter or longer than any
-        that `fit` held out something from count as the nearest length.
+        The order of the items is that of `recommend`. If a history is shorter or longer than all
+        those that `fit` held out items from, it counts as the nearest length.
 
         Args:
             history: As in `recommend_for`.
@@ -624,7 +624,7 @@ class ImplicitCFNADE:
 
         Args:
             itemid: A known item id, or a list or array of them.
-            N: Most items to find, including the item itself, which comes first.
+            N: Maximum number of items, including the item itself, which comes first.
             recalculate_item: For compatibility with `implicit`; has no effect.
             item_users: Likewise.
             filter_items: Items to leave out, as in `recommend`, for all ids or for each.
@@ -667,7 +667,7 @@ class ImplicitCFNADE:
                 (n_asked, n_items) with n_asked other than 1.
             user_items: Counts of the users to search, sparse, (n_users, n_items). A user who has
                 the same history comes first.
-            N: Most users to find.
+            N: Maximum number of users to find.
             unknown: What to do about unknown items in the history.
 
         Returns:
@@ -704,10 +704,10 @@ class ImplicitCFNADE:
         """Write the model as a folder of safetensors and JSON.
 
         Args:
-            folder: Where it goes; a model in its place is replaced.
+            folder: Where to write it; an existing model there is replaced.
             dtype: How matrices of weights are stored. `float16` and `int16` halve the folder;
                 `int16`, with a scale for each row, rounds less.
-            info: More to keep in `model.json`, such as metrics and where the data came from.
+            info: Further fields of `model.json`, such as metrics and the origin of the data.
         """
         scorer = self.answers_.scorer
         known = {
@@ -745,7 +745,7 @@ class ImplicitCFNADE:
                 a folder that was verified before.
 
         Raises:
-            ArtifactError: If there is none, it is damaged, or a later version wrote it.
+            ArtifactError: If there is no model, it is damaged, or a later version wrote it.
         """
         artifact = load_artifact(Path(folder), verify=verify)
         info = dict(artifact.info)

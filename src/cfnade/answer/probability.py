@@ -53,7 +53,7 @@ class Calibrator:
     knots: tuple[float, ...]
     """Logits where the pieces meet, ascending, (n_segments - 1,); the curve is 0 at the first."""
     slopes: tuple[float, ...]
-    """Of the pieces, above 0, (n_segments,)."""
+    """Slopes of the pieces, above 0, (n_segments,)."""
     history_slope: float
     """Effect of the length of the history: more is held out of a longer one."""
     shortest_history: int
@@ -139,7 +139,7 @@ def fit_calibrator(
     user's data as the history (docs/decisions/0027).
 
     Args:
-        scorer: Of the scores; it has not seen the held-out counts.
+        scorer: Gives the scores; it has not seen the held-out counts.
         histories: Counts given to the scorer, (n_users, n_items).
         held_out: Counts held out from these users, (n_users, n_items). Users with an empty row
             count as well: none of their items came true.
@@ -262,7 +262,7 @@ def _regress(
     bounds = [(None, None), *[(LEAST_SLOPE, None)] * n_slopes, *[(None, None)] * 3]
     with threadpool_limits(1, "blas"):  # the products are small
         b = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x
-    if n_missing:  # as many times longer is the history, and higher are the odds
+    if n_missing:  # history and odds grow by this factor
         b[0] += log_missing * (1.0 + b[-2])
         b[2:-3] = np.maximum(b[2:-3] + log_missing * b[-1], LEAST_SLOPE)
     return [float(value) for value in b[:-2]]

@@ -120,7 +120,7 @@ class Answers:
 
     @property
     def full_dislike(self) -> float:
-        """Confidence of a dislike that weighs as much as the surest like."""
+        """Confidence of a dislike that weighs as much as the strongest like."""
         return full_dislike(self.scorer.network.config)
 
     # Queries by item id; `ImplicitCFNADE` describes the arguments --------------------------------

@@ -137,7 +137,7 @@ def _nth_best(found: Best, n: int, n_rows: int) -> NDArray[np.float32]:
 
 
 def _principal_axes(V: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Orthogonal axes that hold V but for the share `_REST`, (n_hidden, n_kept)."""
+    """Orthogonal axes that hold V except for the share `_REST`, (n_hidden, n_kept)."""
     some = V[:: max(1, len(V) // _SAMPLE)].astype(np.float64)
     squares, axes = np.linalg.eigh(some.T @ some)  # ascending
     n_rest = np.searchsorted(np.cumsum(squares), _REST * squares.sum())

@@ -68,7 +68,7 @@ def start_from_factors(
         n_threads: For the factorisation; None takes all.
 
     Returns:
-        Weights by name. They are those given if the factorisation does not distinguish users.
+        Weights by name; those given if the factorisation does not distinguish users.
     """
     if ratings.shape[0] > max_users:
         ratings = ratings[:: -(-ratings.shape[0] // max_users)]

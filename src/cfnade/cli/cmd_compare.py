@@ -40,7 +40,7 @@ def evaluate_command(
 ) -> None:
     """Judge one CF-NADE model on held-out items, with chance and popularity for comparison.
 
-    Settings are used as given. The number of epochs is found on a validation part.
+    Settings are used as given. The readout is found on a validation part.
     """
     start = options.starting_from(recipe, settings_file)
     changes = {**start.settings, **options.parse_settings(settings)}
@@ -83,10 +83,10 @@ def compare_command(
         str, typer.Option(help="Time for each model's search: 90s, 2m or none.", metavar="TIME")
     ] = f"{BUDGET:g}s",
     trials: Annotated[
-        int, typer.Option(help="Settings to try per model at most.", min=1)
+        int, typer.Option(help="Maximum number of settings to try per model.", min=1)
     ] = MAX_TRIALS,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do not continue an interrupted call.")
+        bool, typer.Option("--fresh", help="Ignore results of an interrupted run.")
     ] = False,
     seed: options.Seed = 0,
     json_file: options.Json = None,

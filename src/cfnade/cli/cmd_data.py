@@ -35,8 +35,8 @@ def simulate_command(
     size: Annotated[
         str, typer.Option(help=f"One of {', '.join(SIZES)}.", metavar="SIZE")
     ] = "paper",
-    users: Annotated[int | None, typer.Option(help="Number of users, if not SIZE's.")] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items, if not SIZE's.")] = None,
+    users: Annotated[int | None, typer.Option(help="Number of users; SIZE's by default.")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items; SIZE's by default.")] = None,
     seed: options.Seed = 0,
     json_file: options.Json = None,
 ) -> None:

@@ -76,7 +76,7 @@ def fit_command(
         str | None,
         typer.Option(
             metavar="all|new",
-            help="With --start-from: train all weights, the default, or new items alone.",
+            help="With --start-from: train all weights (default) or only new items.",
         ),
     ] = None,
     dtype: Annotated[
@@ -166,7 +166,7 @@ def _check_changes(
     """Refuse what cannot change in a trained model."""
     if settings_file is not None or recipe != "default":
         option = "--recipe" if settings_file is None else "--settings"
-        raise ConfigError(f"{option} does not go with --start-from, which keeps its settings")
+        raise ConfigError(f"{option} does not go with --start-from: the model keeps its settings")
     if resume:
         raise ConfigError("--resume does not go with --start-from; use one of them")
     fixed = {field.name for field in fields(ModelConfig)}

@@ -24,7 +24,7 @@ User = Annotated[str | None, typer.Option(help="User of the table.")]
 Dislike = Annotated[
     list[str] | None, typer.Option(metavar="ITEM[=WEIGHT]", help="A disliked item; repeatable.")
 ]
-N = Annotated[int, typer.Option("-n", min=1, help="Most items to find.")]
+N = Annotated[int, typer.Option("-n", min=1, help="Maximum number of items.")]
 Exclude = Annotated[
     list[str] | None, typer.Option(metavar="ITEM", help="Item to leave out; repeatable.")
 ]

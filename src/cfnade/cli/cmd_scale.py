@@ -37,7 +37,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="csv|parquet|orc|json|table",
-        help="Format of DATA, or any other that Spark reads.",
+        help="Format of DATA: one of these, or any that Spark reads.",
         show_default="by the file name",
     ),
 ]
@@ -52,7 +52,7 @@ class SparkOptions:
         typer.Option(
             metavar="URL",
             help="The cluster, such as spark://host:7077.",
-            show_default="of spark-submit, or this machine",
+            show_default="from spark-submit, or this machine",
         ),
     ] = None
     conf: Annotated[
@@ -93,9 +93,9 @@ def prepare_command(
     validation_share: Annotated[
         float, typer.Option(help="Share of items to hold out for early stopping.")
     ] = 0.1,
-    validation_users: Annotated[int, typer.Option(help="Users to hold out from, about.")] = 10_000,
+    validation_users: Annotated[int, typer.Option(help="Approximate number of users.")] = 10_000,
     shards: Annotated[
-        int, typer.Option(help="Files of users: at least one per training process.")
+        int, typer.Option(help="Number of files: at least one per training process.")
     ] = 16,
     seed: options.Seed = 0,
     file_format: Format = None,

@@ -35,11 +35,11 @@ def serve_command(
     watch: Annotated[
         float, typer.Option(help="Seconds between checks for a new model; 0 waits for SIGHUP.")
     ] = 1.0,
-    max_n: Annotated[int, typer.Option(help="Most items in an answer.", min=1)] = 100,
-    max_history: Annotated[int, typer.Option(help="Most items in a history.", min=1)] = 1_000,
-    max_batch: Annotated[int, typer.Option(help="Most histories in one request.", min=1)] = 64,
-    max_body: Annotated[int, typer.Option(help="Most bytes of a request.", min=1)] = 1 << 20,
-    together: Annotated[int, typer.Option(help="Most histories answered in one pass.", min=1)] = 32,
+    max_n: Annotated[int, typer.Option(help="Maximum items in an answer.", min=1)] = 100,
+    max_history: Annotated[int, typer.Option(help="Maximum items in a history.", min=1)] = 1_000,
+    max_batch: Annotated[int, typer.Option(help="Maximum histories in a request.", min=1)] = 64,
+    max_body: Annotated[int, typer.Option(help="Maximum bytes of a request.", min=1)] = 1 << 20,
+    together: Annotated[int, typer.Option(help="Maximum histories in one pass.", min=1)] = 32,
 ) -> None:
     """Serve recommendations over HTTP, with a page at / to try them.
 

@@ -36,7 +36,7 @@ def tune_command(
     search: Annotated[
         str | None,
         typer.Option(
-            help=f"Settings to search, comma-separated; default: all not fixed by --set of "
+            help="Comma-separated settings to search; by default all of these not fixed by --set: "
             f"{', '.join(SPACE)}."
         ),
     ] = None,

@@ -51,10 +51,10 @@ class ColumnOptions(Columns):
     """Which columns of a table hold what."""
 
     user_col: Annotated[
-        str | None, typer.Option(help="Column of user ids; by default recognised.")
+        str | None, typer.Option(help="Column of user ids; by default found by name.")
     ] = None
     item_col: Annotated[
-        str | None, typer.Option(help="Column of item ids; by default recognised.")
+        str | None, typer.Option(help="Column of item ids; by default found by name.")
     ] = None
     count_col: Annotated[
         str | None, typer.Option(help="Column of counts; without one, each row is one event.")

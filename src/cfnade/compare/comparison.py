@@ -43,10 +43,10 @@ class JobProgress:
 
     n_trials: int = 0
     best_mpr: float | None = None
-    """On validation, of the trials so far."""
+    """Best MPR on validation so far."""
 
     result: Result | None = None
-    """Once it is done; `is_kept` if an earlier call did it."""
+    """Set once the model is done; `is_kept` if an earlier call did it."""
 
     is_kept: bool = False
 
@@ -79,13 +79,13 @@ def compare(
         dataset: A name for the outcome.
         test: A fixed test part.
         config: How pairs are held out and judged.
-        budget: Seconds that each model has for its search; None for any. A running trial is
+        budget: Seconds that each model has for its search; None for no limit. A running trial is
             finished, so a search may take a little longer.
         max_trials: Settings that each model may try, for all models or by name.
         keep: Folder in which finished models are kept until all are done. A second call with the
-            same arguments goes on from there.
-        fresh: Delete what is kept of these models first.
-        on_progress: Called as the job goes on.
+            same arguments continues from there.
+        fresh: Delete the kept results of these models first.
+        on_progress: Called as the job progresses.
         on_fitted: Called with each final model that this call fits.
 
     Returns:

@@ -19,7 +19,7 @@ from cfnade.scorer import Scorer
 PATIENCE, SETTLED, BEHIND = 2, 0.997, 1.1
 
 SearchBy = Callable[["Contender", Validation, int, float, OnTrial | None], Search]
-"""A search of its own: contender, validation, most trials, seconds, and what to call after each."""
+"""A custom search: contender, validation, most trials, seconds, and a callback for each trial."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def run_demo(
     """Run the whole job and write `report.html`, `results.json`, `model` and `purchases.parquet`.
 
     The folder is created if it does not exist. `on_stage` is called with a sentence when a stage
-    begins, `on_progress` as comparison and sweep go on. Needs the packages in `NEEDED`.
+    begins, `on_progress` as comparison and sweep progress. Needs the packages in `NEEDED`.
     """
     started = time.perf_counter()
     announce = on_stage or (lambda sentence: None)

@@ -32,8 +32,8 @@ OLD = 30 * 24 * 3600.0  # seconds, after which a forgotten file is deleted
 class KeptModels:
     """A folder with one file for each finished model: its figures, and the sums of each user.
 
-    The name of a file has a checksum of all that its figures depend on, so whatever differs is
-    not found.
+    The name of a file has a checksum of all that its figures depend on, so the result of another
+    job is not found.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class KeptModels:
             logger.warning("%s cannot be kept in %s: %s", result.model, path.parent, error)
 
     def clear(self, models: Mapping[str, Contender]) -> None:
-        """Delete these models, and whatever has been forgotten."""
+        """Delete these models, and old files of any model."""
         for name, candidate in models.items():
             if (path := self._file_of(name, candidate)) is not None:
                 with suppress(OSError):  # what is left does no harm
@@ -95,5 +95,5 @@ class KeptModels:
 
 
 def _named(value: Any) -> str:
-    """Functions and classes by name, whatever else as Python writes it."""
+    """Functions and classes as their names, anything else as its `repr`."""
     return str(getattr(value, "__qualname__", repr(value)))

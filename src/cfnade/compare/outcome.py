@@ -22,7 +22,7 @@ class Result:
     fit_seconds: float
     search_seconds: float
     n_settings: int
-    """Tried on validation."""
+    """Number of settings tried on validation."""
 
     validation_mpr: float
     settings: dict[str, Any]
@@ -72,7 +72,7 @@ class Comparison:
     protocol: dict[str, Any]
     results: list[Result]
     budget: dict[str, Any] = field(default_factory=dict)
-    """What each model's search could use at most: `seconds` (None: any) and `max_trials`."""
+    """Limits of each model's search: `seconds` (None for no limit) and `max_trials`."""
 
     def to_json(self) -> dict[str, Any]:
         """As the commands write it; the format is in docs/json.md."""

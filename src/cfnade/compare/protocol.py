@@ -61,9 +61,9 @@ class ProtocolConfig:
 
     validation_by: HoldOutBy | None = None
     """Hold out validation by pairs; by events, so that items are new to a user; or by sessions, new
-    items that belong together. None mirrors the test: a fixed test part that repeats pairs of
-    train is split by events, or by sessions if in addition it has nothing twice while train has;
-    any other is split by pairs."""
+    items that belong together. None mirrors the test: by events if a fixed test part repeats
+    pairs of train, or by sessions if in addition its counts are all 1 while train has larger ones;
+    else by pairs."""
 
     seed: int = 0
     candidates: Candidates = "unseen"
@@ -209,6 +209,6 @@ def _users_to_validate(
         user_of = np.repeat(np.arange(train.shape[0]), np.diff(train.indptr))
         has_enough &= np.bincount(user_of, train.data <= 1.0, minlength=train.shape[0]) > 0
     if not (has_enough & is_tested).any():
-        logger.warning("no tested user has enough items, so other users are validated on")
+        logger.warning("no tested user has enough items, so validation uses other users")
         return has_enough
     return has_enough & is_tested

@@ -1,7 +1,7 @@
 """The models that can be compared, by name, with the grids in which their settings are searched.
 
-Grids are wide enough that the best value is seldom at an end; searches start where the methods'
-own papers, or ml-1m and lastfm-2k, would have them.
+Grids are wide enough that the best value is seldom at an end; searches start at values from
+the methods' own papers, or that suit ml-1m and lastfm-2k.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cfnade.estimator import ImplicitCFNADE
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 
 Registry = Mapping[str, Callable[[int], Contender]]
-"""By model name, what makes its contender from a seed."""
+"""Functions that make a contender from a seed, by model name."""
 
-# Of IMF, see `imf_regularization`.
+# Regularisation of IMF, see `imf_regularization`.
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
 # A second start of IMF and iALS, for few users: the usual strength would make them all alike.
 WEAK_START = {"strength": 3.0}
@@ -100,7 +100,7 @@ def _search_cfnade(
 def imf_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
     """IMF's settings, with the regularisation `strength * sqrt(1 + alpha)`.
 
-    The best one grows about as that root, so the strength can be searched apart from alpha.
+    The best one grows about like that root, so the strength can be searched apart from alpha.
     """
     root = math.sqrt(1.0 + settings["alpha"])
     return _in_place_of_strength(settings, round(settings["strength"] * root, 1))
@@ -123,7 +123,7 @@ def ials_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[s
 def lrec_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
     """LRec's settings, with the strength as regularisation of the squared loss.
 
-    The logistic loss has about the share of likes times its curvature, so also of its penalty.
+    With the logistic loss, curvature and best penalty are smaller, about by the share of likes.
     """
     strength = settings["strength"]
     if settings["loss"] == "logistic":

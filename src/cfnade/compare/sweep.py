@@ -65,7 +65,7 @@ def sweep(
     """Test MPR of the models at each alpha.
 
     At each alpha the settings that depend on it (IMF's regularisation and iterations, CF-NADE's
-    epochs) are chosen on validation. The figure shows test MPR, as the paper's does; no alpha is
+    readout) are chosen on validation. The figure shows test MPR, as the paper's does; no alpha is
     chosen by it.
 
     Arguments are those of `compare`, and `settings` to start from by model, such as those that a
@@ -100,7 +100,7 @@ def _at_alpha(name: str, candidate: Contender, alpha: float, chosen: dict[str, A
     """The contender with alpha held fixed, starting from settings chosen at another alpha."""
     if "alpha" not in {**candidate.start, **candidate.grid}:
         raise ConfigError(f"{name} has no alpha to sweep; leave it out")
-    if name == "cfnade":  # one fit for each alpha, which finds the number of epochs
+    if name == "cfnade":  # one fit for each alpha, which finds epochs and readout
         held = {key: value for key, value in chosen.items() if key != "max_epochs"}
         return replace(candidate, grid={}).holding(**{**held, "alpha": alpha})
     if name == "imf":  # only the regularisation is searched again

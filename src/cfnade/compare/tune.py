@@ -70,7 +70,7 @@ class TuneTrial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The settings file, and all finished trials in order, those of earlier runs included."""
+    """The settings file, and all finished trials in order, including those of earlier runs."""
 
     file: Path
     trials: list[TuneTrial] = field(repr=False)
@@ -124,7 +124,7 @@ def tune(
         recipe: Settings to start from.
         changes: Settings that differ from the recipe and are not searched.
         search: Settings to search, of `SPACE`; None searches all that are not in `changes`.
-        n_trials: Settings to try, those of earlier runs included.
+        n_trials: Settings to try, including those of earlier runs.
         minutes: Start no trial after this time; None for no limit.
         test_share: Share of each user's items to leave out; 0 if the test part is elsewhere.
         seed: Of the split, the search and the models.
@@ -135,7 +135,7 @@ def tune(
     Raises:
         DataError: If nothing can be held out.
         ConfigError: If a setting is invalid, a search exists already and `resume` is not set, or
-            it is one of other data or settings.
+            it was made with other data or settings.
         MissingExtraError: If optuna or torch is not installed.
         TrainingError: If no trial could be trained.
     """
@@ -270,7 +270,7 @@ def _open_study(out: Path, job: dict[str, Any], *, resume: bool) -> Study:
 
     path = out.with_name(out.name + STUDY)
     if resume and not path.exists():
-        raise ConfigError(f"there is no search to resume, no {path}; leave out --resume")
+        raise ConfigError(f"there is no search to resume: no {path}; leave out --resume")
     if not resume and path.exists():
         raise ConfigError(
             f"there is a search in {path} already; continue it with --resume, or delete it"

@@ -62,7 +62,7 @@ class Catalogue:
             DataError: If an item is unknown and `unknown` is "raise".
         """
         if isinstance(items, str):
-            raise DataError(f"items are a list of ids, got the text {items!r}")
+            raise DataError(f"items must be a list of ids, got the text {items!r}")
         listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
         self._report_unknown([i for i in listed if i not in self.column_of], unknown)
         return [self.column_of[item] for item in listed if item in self.column_of]

@@ -76,12 +76,12 @@ def hold_out(
     """Hold out a random part of each user's items.
 
     - By pairs, all items of a user are alike.
-    - By events, it is as if a share of the events were held out, and of these the items that are
-      then new to the user, as in a later period. All n events of an item are in that share with
+    - By events, the items are held out that would be new to the user if a share of the events
+      were held out, as in a later period. All n events of an item are in that share with
       probability share^n, so items with many events are rarely held out. Each user gives the
       expected number of items, at least one.
-    - By sessions, items that belong together are held out, as if each user's last basket were,
-      and again only those that are then new to the user.
+    - By sessions, items that belong together are held out, like each user's last basket; again
+      only items that are then new to the user.
 
     Every item keeps at least one of its pairs, so that a model can learn about it.
 

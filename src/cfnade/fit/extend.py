@@ -152,7 +152,7 @@ def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None
 def _popularity(
     scorer: NetworkScorer, seen: Sequence[Mapping[str, Any]], ratings: csr_array
 ) -> NDArray[np.float32]:
-    """Popularity logit of known items in the data before, of new ones in this, (n_items,)."""
+    """Popularity logits, of known items in earlier data, of new ones in this, (n_items,)."""
     popularity = popularity_logit(ratings)
     n_watchers = scorer.relative_rating.n_watchers
     n_users = sum(data.get("n_users", 0) for data in seen)

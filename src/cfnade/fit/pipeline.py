@@ -38,17 +38,17 @@ logger = logging.getLogger(__name__)
 
 
 CHECKPOINT_SECONDS = 20.0
-"""Time between two checkpoints at least: writing one takes as long as an epoch of a small fit."""
+"""Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
 
 READOUT_METRIC = "ndcg@100"
-"""What the readout is chosen by beside MPR. MPR alone would trade the top of the list for the
+"""Metric that the readout is chosen by, with MPR. MPR alone would trade the top of the list for the
 tail."""
 
 
 def hold_out_validation(
     known: CountMatrix, settings: FitSettings, n_users: int
 ) -> tuple[CountMatrix, CountMatrix | None]:
-    """Split counts into what to train on and what to choose on, of at most `n_users`."""
+    """Split counts into a training part, and a validation part from at most `n_users`."""
     share, by = settings.validation_share, settings.validation_by
     train, held_out = hold_out(known, share=share, by=by, n_users=n_users, rng=settings.seed)
     if held_out.nnz == 0:
@@ -78,7 +78,7 @@ class Fitted:
     """Epochs that the network was trained for."""
 
     validation_mpr: float | None
-    """Of that epoch with the readout, in percent; None without validation."""
+    """MPR of that epoch with the readout, in percent; None without validation."""
 
     readout: Readout
     """What was added after training."""
@@ -87,7 +87,7 @@ class Fitted:
     """Fitted on validation."""
 
     n_looks: int
-    """How often something was chosen by looking at validation: epochs and readouts."""
+    """How often an epoch or a readout was judged on validation."""
 
     epochs: list[Epoch] = field(repr=False)
     """All epochs of the training that was validated."""
@@ -116,7 +116,7 @@ def fit_network(
         resume: Continue from them.
 
     Returns:
-        The network and how it came about.
+        The network and how it was trained.
 
     Raises:
         DataError: If there is nothing to learn from.
@@ -196,7 +196,7 @@ class Judge:
     """Judges networks and readouts on held-out pairs of users whose other pairs are trained on."""
 
     def __init__(self, part: TrainingPart, held_out: CountMatrix, choose_by: str | None) -> None:
-        """Prepare; users without a held-out pair, in `held_out`, are left out."""
+        """Prepare; users without a pair in `held_out` are left out."""
         users = np.flatnonzero(np.diff(held_out.indptr))
         self._plan, self._by = part.plan, choose_by
         self.histories = part.ratings.transform(part.counts[users])  # (n_judged, n_items)
@@ -205,7 +205,7 @@ class Judge:
         self._added = ReadoutScores(part.readout_parts, self.histories)
         self._added.of(part.plan.readout)  # keeps the scores of the direct path
         self.n_looks = 0
-        """How often it was asked."""
+        """Number of evaluations so far."""
 
     def look(self, network: NumpyNetwork) -> Look:
         """Judge an epoch with the usual readout, as the network will be used."""
@@ -279,9 +279,9 @@ class _Fitting:
     checkpoints: _Checkpoints
 
     def fit(self, known: CountMatrix, validation: CountMatrix | None) -> Fitted:
-        """Train and find the readout on what was held out; then take in the pairs held out.
+        """Train, and find the readout on the held-out pairs; then add those pairs.
 
-        Those change the count distributions and the direct path. Training again with them would
+        They change the count distributions and the direct path. Training again with them would
         gain nothing (decision 29).
         """
         train_counts, held_out = known, validation
@@ -317,7 +317,7 @@ class _Fitting:
         return TrainingPart(counts, ratings, self.plan, self.settings.n_threads)
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
-        """Train once, or search for the settings of training; the plan as it was carried out."""
+        """Train once, or search for training settings; returns the plan that was carried out."""
         plan = self.plan
         starts: _Starts = {}
         if plan.factors is not None:

@@ -30,39 +30,39 @@ MOST_VALIDATION_USERS, LEAST_VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 50
 readout and to calibrate, while nearly all pairs are trained on."""
 
 N_UPDATES, MOST_EPOCHS = 500, 25
-"""About how many updates follow a start from factors, while the step size falls to 0. At most so
-many epochs where items have few watchers, as more would overfit."""
+"""Approximate updates after a start from factors, as the step size falls to 0; and the most epochs
+if items have few watchers, as more would overfit."""
 
 MOST_CALIBRATION_USERS, LEAST_CALIBRATION_USERS, CALIBRATION_PAIRS = 2_000, 200, 30_000_000
-"""Users that the calibrator is fitted on: at most and at least; and their pairs with items."""
+"""Most and fewest users to fit the calibrator on, and the most pairs of these with items."""
 
 WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE = 130, 0.03
-"""Watchers per item, or their share of all users, from which items are well known: they need little
+"""Items with this many watchers, or this share of all users, are well known: they need little
 regularisation."""
 
 N_FACTORS, FACTOR_USERS = 256, 30_000
-"""Factors of the factorisation, and users that it is made from at most: it takes seconds."""
+"""Factors of the factorisation, and the most users to make it from: it takes seconds."""
 
 FACTOR_ITERATIONS, SAMPLE_ITERATIONS = 15, 6
-"""Iterations of its ALS: of all users, and of a sample, from which the start is rough anyway."""
+"""Iterations of its ALS, on all users and on a sample, which gives only a rough start."""
 
 FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Rates of confidence of the factorisation, from many to few watchers per item."""
 
 DIRECT_MAX_ITEMS = 100_000
-"""Items up to which there is a direct path: each is a regression."""
+"""Maximum number of items for a direct path: each item takes a regression."""
 
 MANY_NEIGHBOURS, FEW_NEIGHBOURS = 100, 32
 """Neighbours in the direct path, of items with many and with few watchers."""
 
 DENSE_MAX_ITEMS = 20_000
-"""Items up to which shared watchers are kept in a dense array (1.6 GB at most)."""
+"""Maximum number of items for a dense array of shared watchers (1.6 GB)."""
 
 SPARSE_USERS = 50_000
 """Users sampled for the sparse array above that."""
 
 SEVERAL_THREADS_LOGITS = 1_000_000
-"""Logits of an update from which training is faster on several threads than on one."""
+"""Logits per update above which training is faster on several threads than on one."""
 
 _LEAST_BATCH, _BATCH, _MOST_BATCH = 16, 200, 1000  # users
 _LEAST_UPDATES, _MANY_UPDATES = 8, 250  # in an epoch: fewer with smaller, more with larger batches
@@ -72,11 +72,11 @@ _VALIDATE, _VALIDATE_UPDATES = 2, 50
 # Bytes, and copies of arrays at the same time.
 _INTERPRETER = 400 * 10**6  # Python with torch and the libraries beneath
 _LEAST_BLOCK = 2**20
-_PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and copies on the way
+_PAIR_BYTES = 100  # counts, ratings and confidences of a pair, and temporary copies
 _WEIGHT_COPIES = 7  # weights, gradients, two of Adam, best, and two while items move
-_FACTOR_COPIES = 3  # of users, of items, and copies on the way
+_FACTOR_COPIES = 3  # of users, of items, and temporary copies
 _JUDGED_COPIES = 3  # of the scores of held-out users: network, direct path, their sum
-_ANSWER_BYTES = 40  # id and score of a recommended item, and copies on the way
+_ANSWER_BYTES = 40  # id and score of a recommended item, and temporary copies
 _BLOCK_COPIES = 3  # scores, the direct path's part of them, and the marks of the selection
 
 
@@ -153,7 +153,7 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """At the same time at most."""
+        """Most bytes in use at the same time."""
         held = self.data + self.weights + self.direct + self.judged + self.block
         return _INTERPRETER + held + max(self.update, self.factors)
 
@@ -182,7 +182,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class FitPlan:
-    """All that one fit does."""
+    """All decisions of one fit."""
 
     n_users: int
     n_pairs: int
@@ -198,7 +198,7 @@ class FitPlan:
     """None leaves the direct path out."""
 
     trials: int
-    """Trainings at most, to choose `max_epochs`, `alpha` and `item_l2` from."""
+    """Maximum number of trainings in the search for `max_epochs`, `alpha` and `item_l2`."""
 
     memory: MemoryPlan
     memory_limit: int | None = None
@@ -260,13 +260,13 @@ class FitPlan:
         )
 
     def training_threads(self, n_threads: int) -> int:
-        """Threads to train with, of so many."""
+        """Number of threads to train with, at most `n_threads`."""
         n_logits = self.memory.update // 8
         return n_threads if n_logits >= SEVERAL_THREADS_LOGITS else 1
 
     @property
     def validation_users(self) -> int:
-        """Users to hold out from for validation at most."""
+        """Maximum number of users to hold out from for validation."""
         return _validation_users(self.n_users)
 
     @property
@@ -315,9 +315,9 @@ class FitPlan:
         return replace(self, model=replace(self.model, alpha=alpha), training=training)
 
     def has_most_pairs(self, seen: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether no data seen before, by their fingerprints, have more pairs than these.
+        """Whether these data have at least as many pairs as any in `seen`, by fingerprint.
 
-        If so, more data replace the direct neighbours of the known items.
+        If so, they replace the direct neighbours of the known items.
         """
         return all(self.n_pairs >= data.get("n_pairs", 0) for data in seen)
 
@@ -361,7 +361,7 @@ class FitPlan:
 
 
 def _validation_users(n_users: int) -> int:
-    """Users to hold out from at most, of so many."""
+    """Maximum number of users to hold out from, given the number of all users."""
     share = int(VALIDATION_USER_SHARE * n_users)
     return min(n_users, MOST_VALIDATION_USERS, max(LEAST_VALIDATION_USERS, share))
 
@@ -441,7 +441,7 @@ def _is_well_known(n_users: int, n_items: int, n_pairs: int) -> bool:
 
 
 def calibration_users(n_items: int) -> int:
-    """Users to fit the calibrator on at most."""
+    """Maximum number of users to fit the calibrator on."""
     affordable = CALIBRATION_PAIRS // n_items
     return min(MOST_CALIBRATION_USERS, max(LEAST_CALIBRATION_USERS, affordable))
 

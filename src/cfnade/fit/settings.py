@@ -35,7 +35,7 @@ Start: TypeAlias = Literal["factors", "random"]
 
 
 def readout_of(value: Readout | Mapping[str, Any]) -> Readout:
-    """A readout, as it is or as JSON.
+    """Return a readout, given as such or as JSON.
 
     Raises:
         ConfigError: If it is neither.
@@ -53,7 +53,7 @@ def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the network is built and trained. The plan of a fit decides what is None.
+    """How the network is built and trained. The plan of a fit decides fields that are None.
 
     `cfnade.model.config` describes the fields that are not described here.
     """
@@ -80,8 +80,8 @@ class Recipe:
     """Start most hidden units from a matrix factorisation (`factors`), or all at random."""
 
     trials: int = 1
-    """Trainings at most with other `max_epochs`, `alpha` and `item_l2`, to choose from on
-    validation; 1 takes those of the plan."""
+    """Maximum number of trainings in the search for `max_epochs`, `alpha` and `item_l2`; 1 uses the
+    values of the plan."""
 
     readout: Readout = field(default_factory=Readout)
     """What is added after training."""
@@ -115,8 +115,8 @@ RECIPES: dict[str, Recipe] = {
         readout=NO_READOUT,
     ),
 }
-"""By name. `thorough` searches for the best number of epochs, alpha and regularisation. `paper` has
-what the paper states, and what it takes to make that train (decision 3)."""
+"""Recipes by name. `thorough` searches for the number of epochs, alpha and regularisation. `paper`
+has the paper's settings, and what it takes to make them train (decision 3)."""
 
 OVERRIDES = (
     "n_hidden",
@@ -166,7 +166,7 @@ class FitSettings:
 
 
 def recipe_of(value: str | Recipe | Mapping[str, Any]) -> Recipe:
-    """A recipe, by its name, as it is, or as JSON.
+    """Return a recipe, given by name, as such or as JSON.
 
     Raises:
         ConfigError: If there is none of that name.
@@ -182,7 +182,7 @@ def recipe_of(value: str | Recipe | Mapping[str, Any]) -> Recipe:
 
 
 GROUPS = {"recipe": Recipe, "readout": Readout}
-"""Settings with settings of their own, which are named `recipe__n_layers`."""
+"""Settings with settings of their own, named like `recipe__n_layers`."""
 
 NESTED = [
     f"{group}__{f.name}"
@@ -274,7 +274,7 @@ _PARTS = ("recipe", "settings", "search")
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """What such a file holds."""
+    """The content of a settings file."""
 
     settings: Mapping[str, Any]
     """Settings of `ImplicitCFNADE`, by keyword or nested name, that differ from the recipe's."""
@@ -283,7 +283,7 @@ class SettingsFile:
     """Name of the recipe."""
 
     search: Mapping[str, Any] = field(default_factory=dict)
-    """How they were found, if they were: see `cfnade.compare.tune.tune`."""
+    """How they were found, if by a search: see `cfnade.compare.tune.tune`."""
 
     @property
     def all_settings(self) -> dict[str, Any]:
@@ -356,9 +356,9 @@ def write_settings(path: str | Path, file: SettingsFile, *, remarks: str = "") -
     """Write a settings file; a crash leaves the old one or the new one.
 
     Args:
-        path: Where it goes.
-        file: What it holds.
-        remarks: Comments to begin with, one a line.
+        path: File to write.
+        file: Its content.
+        remarks: Comments at the top, one per line.
 
     Raises:
         ConfigError: If a value cannot be written to TOML.

@@ -26,7 +26,7 @@ Optimizer: TypeAlias = Literal["adam", "sgd"]
 Schedule: TypeAlias = Literal["constant", "linear"]
 BiasStart: TypeAlias = Literal["zero", "share", "odds"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
-"""Of the products with V in training. Sums, weights and their gradients are float32 either way."""
+"""Precision of products with V in training; sums, weights and gradients are always float32."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ class TrainingConfig:
     """Epochs between two looks at validation."""
 
     patience: int = 6
-    """Stop after this many epochs without a better validation."""
+    """Stop after this many epochs without a better validation result."""
 
     precision: Precision = "float32"
-    """Of the products with V: `bfloat16` is twice as fast where the CPU has instructions for it."""
+    """Type of products with V; `bfloat16` is twice as fast if the CPU has instructions for it."""
 
     seed: int = 0
-    """Of the first weights, the orderings, and the order of users."""
+    """Seed of the first weights, the orderings, and the order of users."""
 
     def updates_per_epoch(self, n_users: int) -> int:
         """Updates in a pass over the users."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "imf-spark"
-"""Of the contender, in commands."""
+"""Name of the contender in commands."""
 
 
 @dataclass(eq=False)

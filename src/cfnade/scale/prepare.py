@@ -58,11 +58,11 @@ class PrepareConfig:
     """Share of the items of validation users to hold out for early stopping."""
 
     validation_users: int = 10_000
-    """Number of validation users, about."""
+    """Approximate number of validation users."""
 
     seed: int = 0
     shards: int = 16
-    """Files of users: at least one per training process."""
+    """Number of files: at least one per training process."""
 
     def __post_init__(self) -> None:
         check_share(test_share=self.test_share, validation_share=self.validation_share)

@@ -35,7 +35,7 @@ LONG_BODY = 1 << 14
 """Bytes above which a body is checked in a thread; handing over a shorter one takes longer."""
 
 MOST_EFFORT = 1 << 16
-"""Of one pass, see `RecommendRequest.effort`: some ten milliseconds at the paper's scale."""
+"""Most effort of one pass, see `RecommendRequest.effort`: about 10 ms at the paper's scale."""
 
 
 class Service:
@@ -171,7 +171,7 @@ class Service:
             raise invalid_request(error) from None
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
-        """Answer requests, each by the model that was in use when it came."""
+        """Answer requests, each by the model that was in use when it arrived."""
         answers = [b""] * len(asked)
         for loaded in dict.fromkeys(loaded for loaded, _ in asked):
             places = [place for place, (theirs, _) in enumerate(asked) if theirs is loaded]

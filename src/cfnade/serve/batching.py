@@ -31,9 +31,9 @@ class Batcher(Generic[Asked, Given]):
     answer: Callable[[list[Asked]], list[Given]]
     """Computes the answers to some requests."""
     most_together: int
-    """Most requests in one pass."""
+    """Maximum number of requests in one pass."""
     most_waiting: int
-    """Most requests that may wait; further ones are turned away."""
+    """Maximum number of waiting requests; further ones are turned away."""
     cost: Callable[[Asked], int] = lambda asked: 0
     """What a request adds to a pass beyond its row."""
     most_cost: int = 0
@@ -49,7 +49,7 @@ class Batcher(Generic[Asked, Given]):
         self._working: asyncio.Task[None] | None = None
 
     def check_room(self) -> None:
-        """Raise a RequestError if too many requests wait; those below do so as well."""
+        """Raise a RequestError if too many requests wait; the methods below do so too."""
         if self._n_waiting >= self.most_waiting:
             raise overloaded()
 

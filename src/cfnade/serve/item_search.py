@@ -36,7 +36,7 @@ class ItemSearch:
 
         Args:
             query: The words; empty for the most popular items.
-            n: Most items to find.
+            n: Maximum number of items to find.
         """
         wanted = " ".join(_folded(query).split())
         if not wanted:

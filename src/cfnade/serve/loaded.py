@@ -30,9 +30,9 @@ class LoadedModel:
 
     model: ImplicitCFNADE
     name: str
-    """Of its folder."""
+    """Name of its folder."""
     stamp: Stamp
-    """Of the folder when it was loaded."""
+    """State of the folder when it was loaded."""
     version: str
     """First digits of the checksum in `model.json`."""
     loaded_at: str

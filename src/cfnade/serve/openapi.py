@@ -101,7 +101,7 @@ def _search_parameters(limits: RequestLimits) -> list[dict[str, Any]]:
     words = "Words of a name or id; empty for the most popular items."
     return [
         {"name": "q", "in": "query", "description": words, "schema": q},
-        {"name": "n", "in": "query", "description": "Most items to find.", "schema": n},
+        {"name": "n", "in": "query", "description": "Maximum number of items.", "schema": n},
     ]
 
 

@@ -53,7 +53,7 @@ class ServeSettings:
     watch_seconds: float = 1.0
     """Seconds between checks for a new model; 0 waits for SIGHUP."""
     most_together: int = 32
-    """Most histories answered in one pass when several wait."""
+    """Maximum number of histories answered in one pass when several wait."""
     grace_seconds: int = 30
     """Seconds that requests may take to finish when the service stops."""
     limits: RequestLimits = field(default_factory=RequestLimits)

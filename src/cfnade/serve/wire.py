@@ -56,7 +56,7 @@ class HistoryRequest(StrictRequest):
     )
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
-        description="Disliked items, each weighing as much as the surest like; "
+        description="Disliked items, each weighing as much as the strongest like; "
         "or confidences from 1 to a million by item id.",
     )
 
@@ -77,7 +77,7 @@ class FilteredRequest(StrictRequest):
     """How many items are wanted, and of which."""
 
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
-        default=10, description="Most items in the answer."
+        default=10, description="Maximum number of items in the answer."
     )
     exclude: list[ItemId] = Field(default_factory=list, description="Items to leave out.")
     only: list[ItemId] | None = Field(
@@ -198,7 +198,7 @@ class FoundItems(BaseModel):
     """Items that were searched for or looked up by id."""
 
     items: list[Item]
-    n_found: int = Field(description="All matching items, also those beyond n.")
+    n_found: int = Field(description="Number of matches, including those beyond n.")
     unknown: list[str] = Field(description="Ids that the model does not know.")
 
 

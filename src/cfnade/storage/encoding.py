@@ -156,7 +156,7 @@ def wrong_weights(
 ) -> str | None:
     """What is wrong with the weights of a network, in words; None if they are right.
 
-    To `look_inside` is to check that every number is finite, which reads all of them.
+    `look_inside` also checks that every number is finite, which reads all of them.
     """
     # Counted without `weight_shapes`: a forged number of layers could make that list huge.
     n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PathLike: TypeAlias = str | os.PathLike[str]
 
-POLL_SECONDS = 0.05  # between looks at a running query
+POLL_SECONDS = 0.05  # between checks of a running query
 ID_ROLES = ("user", "item")  # their values must be returned unchanged
 INTEGER_TYPES = frozenset(
     f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")

@@ -106,7 +106,7 @@ class SimulatedService:
     log-propensity `log popularity + taste_strength * affinity`, where the affinity is the inner
     product of taste and place. A user watches items one after the other without repeats, the
     next always in proportion to `exp(preferences)`. So no model can rank unwatched items better,
-    on average, than `preferences` does; `cfnade.metrics.oracle.limits` measures how well that is.
+    on average, than `preferences` does; `cfnade.metrics.oracle.limits` measures how well they do.
 
     Attributes:
         config, seed: Same settings and seed, same data.
