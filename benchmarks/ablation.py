@@ -37,7 +37,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "default": {},
     "no direct path": {"readout__direct": False},
     "random start": {"recipe__start": "random"},
-    "no popularity tilt": {"readout__popularity_tilt": 0.0},
     "float32 products": {"recipe__precision": "float32"},
     "a search (thorough)": {"recipe": "thorough"},
     "four networks": {},

@@ -16,7 +16,7 @@ import numpy as np
 
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
 from cfnade.metrics.formulas import UserSums, cost_of
 from cfnade.metrics.search import Search, Trial, Validation
@@ -170,6 +170,8 @@ def against(
     Raises:
         DataError: If the users differ.
     """
+    if not np.array_equal(mine.weight, theirs.weight):
+        raise DataError("other users or pairs were judged; judge both models on one split")
     ((low, high),) = paired_intervals([mine], theirs, n_bootstrap=n_bootstrap, rng=rng)
     verdict: Verdict = "within noise"
     if not low <= 0.0 <= high:

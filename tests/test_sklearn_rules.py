@@ -153,9 +153,7 @@ def test_grid_search_finds_nested_settings():
         "recipe__activation": ["tanh", "silu"],
         "n_hidden": [2],
     }
-    model = ImplicitCFNADE(
-        max_epochs=2, readout=Readout(direct_l2=3.0, direct_neighbours=5, popularity_tilt=0.0)
-    )
+    model = ImplicitCFNADE(max_epochs=2, readout=Readout(direct_l2=3.0, direct_neighbours=5))
     counts = group_counts()
     search = GridSearchCV(model, grid, scoring=held_out_mpr, cv=2, error_score="raise").fit(counts)
     assert len(search.cv_results_["params"]) == len(ParameterGrid(grid)) == 4

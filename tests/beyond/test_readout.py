@@ -7,16 +7,13 @@ import pytest
 
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.readout import (
-    GRID,
-    MAX_TRIALS,
+    GAINS,
     NO_READOUT,
     USUAL,
     Readout,
     ReadoutParts,
-    ReadoutScores,
     find_readout,
 )
-from cfnade.data.ratings import popularity_logit
 from cfnade.errors import ConfigError
 from cfnade.model.inference import direct_weight
 from tests.networks import random_numpy_network
@@ -31,20 +28,19 @@ def network():
 
 @pytest.fixture
 def parts(ratings):
-    return ReadoutParts(ratings, NeighbourRegression(ratings))
+    return ReadoutParts(NeighbourRegression(ratings))
 
 
 READOUTS = [
-    Readout(True, 7.0, 4, 3.0, -0.25),
-    Readout(True, 7.0, 100, 3.0, 0.0),  # more neighbours than there are
-    Readout(False, popularity_tilt=0.5),
+    Readout(True, 7.0, 4, 3.0),
+    Readout(True, 7.0, 100, 3.0),  # more neighbours than there are
     NO_READOUT,
     Readout(),
 ]
 
 
 @pytest.mark.parametrize("readout", READOUTS)
-def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network, parts, readout):
+def test_a_readout_adds_scaled_neighbours(ratings, network, parts, readout):
     actual = parts.add(network, readout).logits(ratings)
     all_set, expected = readout.or_usual(), network.logits(ratings)
     if readout.direct:
@@ -53,29 +49,30 @@ def test_a_readout_adds_scaled_neighbours_and_popularity(ratings, network, parts
         )
         likes = (ratings.toarray() > 0).astype(float)
         expected = expected + all_set.direct_gain * likes @ direct_weight(*found).toarray()
-    expected = expected + all_set.popularity_tilt * popularity_logit(ratings)
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
 def test_scores_to_add_are_what_the_readout_adds_to_the_network(ratings, network, parts, readout):
     histories = ratings[:7]
-    scores = ReadoutScores(parts, histories)
-    for tried in (Readout(True, 2.0, 3, 1.0, 0.1), readout):  # the direct path is kept between
-        expected = parts.add(network, tried).logits(histories) - network.logits(histories)
-        np.testing.assert_allclose(scores.of(tried), expected, atol=1e-4)
+    at_gain_1 = parts.scores(readout, histories)
+    expected = parts.add(network, readout).logits(histories) - network.logits(histories)
+    if not readout.direct:
+        assert at_gain_1 is None and (expected == 0.0).all()
+    else:
+        scores = readout.or_usual().direct_gain * at_gain_1
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
 def test_without_a_regression_there_is_no_direct_path(ratings, network):
-    parts = ReadoutParts(ratings, None)
-    assert parts.neighbours(USUAL) is None
+    parts = ReadoutParts(None)
+    assert parts.neighbours(USUAL) is None and parts.scores(USUAL, ratings) is None
     assert parts.add(network, USUAL).config == network.config
-    assert (ReadoutScores(parts, ratings).of(USUAL) == 0.0).all()
 
 
 def test_the_network_itself_is_not_changed(ratings, network, parts):
     before, weights = network.logits(ratings), dict(network.weights)
-    parts.add(network, Readout(popularity_tilt=0.5))
+    parts.add(network, Readout())
     np.testing.assert_array_equal(network.logits(ratings), before)
     assert network.weights.keys() == weights.keys()
 
@@ -88,55 +85,38 @@ def test_regressions_of_the_same_l2_are_made_once(ratings, network):
             calls.append(l2)
             return super().neighbours(l2, n_neighbours)
 
-    scores = ReadoutScores(ReadoutParts(ratings, Counting(ratings)), ratings)
+    parts = ReadoutParts(Counting(ratings))
     for readout in (USUAL, replace(USUAL, direct_gain=3.0), replace(USUAL, direct_neighbours=2)):
-        scores.of(readout)
-    scores.of(replace(USUAL, direct_l2=1.0))
+        parts.neighbours(readout)
+    parts.neighbours(replace(USUAL, direct_l2=1.0))
     assert calls == [USUAL.direct_l2, 1.0]
 
 
 def test_the_usual_value_stands_in_for_none():
     assert Readout().or_usual() == USUAL and USUAL.or_usual() is not None
-    given = Readout(direct=False, direct_l2=5.0, popularity_tilt=-0.1)
-    filled = given.or_usual()
-    assert filled == replace(USUAL, direct=False, direct_l2=5.0, popularity_tilt=-0.1)
+    filled = Readout(direct=False, direct_l2=5.0).or_usual()
+    assert filled == replace(USUAL, direct=False, direct_l2=5.0)
     assert None not in asdict(filled).values()
-    for name, values in GRID.items():
-        assert getattr(USUAL, name) in values and list(values) == sorted(values)
+    assert USUAL.direct_gain in GAINS and list(GAINS) == sorted(GAINS)
 
 
-def test_what_is_fixed_stays_and_both_strengths_are_found():
-    wanted = Readout(True, 300.0, 7, 40.0, -0.2)
+@pytest.mark.parametrize("gain", GAINS)
+def test_what_is_fixed_stays_and_the_gain_is_found(gain):
+    def cost(tried):
+        return abs(np.log(tried.direct_gain / gain))
 
-    def cost(tried):  # a smooth bowl around what is wanted
-        far = abs(tried.popularity_tilt - wanted.popularity_tilt)
-        return far + abs(np.log(tried.direct_gain / wanted.direct_gain))
-
+    wanted = Readout(True, 300.0, 7, gain)
     assert find_readout(Readout(direct_l2=300.0, direct_neighbours=7), cost) == wanted
-    usual = replace(USUAL, direct_gain=40.0, popularity_tilt=-0.2)
-    assert find_readout(Readout(), cost) == usual  # nothing else is searched for
-    gain = find_readout(replace(wanted, direct_gain=None), lambda tried: tried.direct_gain)
-    assert gain == replace(wanted, direct_gain=min(GRID["direct_gain"]))
+    assert find_readout(Readout(), cost) == replace(USUAL, direct_gain=gain)
 
 
-def test_all_fixed_means_one_look():
-    fixed, looks = Readout(True, 5.0, 2, 1.5, 0.3), []
-    found = find_readout(fixed, lambda tried: float(len(looks.append(tried) or looks)))
-    assert found == fixed and looks == [fixed]
-
-
-def test_without_a_direct_path_popularity_alone_is_searched():
-    tried = []
-    found = find_readout(Readout(direct=False), lambda r: tried.append(r) or 1.0)
-    assert found == replace(USUAL, direct=False)
-    assert {replace(r, popularity_tilt=0.0) for r in tried} == {found}
-    assert 1 < len(tried) <= len(GRID["popularity_tilt"])
-
-
-def test_a_search_ends_after_some_trials():
-    tried = []
-    find_readout(Readout(), lambda r: tried.append(r) or -float(len(tried)))
-    assert len(tried) <= MAX_TRIALS
+@pytest.mark.parametrize("fixed", [Readout(True, 5.0, 2, 1.5), Readout(direct=False)])
+def test_where_nothing_is_searched_validation_is_not_looked_at(fixed):
+    looks: list[Readout] = []
+    assert find_readout(fixed, lambda tried: float(len(looks.append(tried) or looks))) == (
+        fixed.or_usual()
+    )
+    assert not looks
 
 
 @pytest.mark.parametrize(
@@ -146,8 +126,6 @@ def test_a_search_ends_after_some_trials():
         {"direct_gain": -1.0},
         {"direct_neighbours": 0},
         {"direct_neighbours": 2.5},
-        {"popularity_tilt": float("nan")},
-        {"popularity_tilt": "much"},
         {"direct": "no"},
         {"direct": None},
     ],

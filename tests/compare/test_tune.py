@@ -130,7 +130,6 @@ def test_a_search_interrupted_in_its_first_trial_still_starts_with_the_recipe(da
 def test_trials_that_fall_behind_are_pruned(data, tmp_path, monkeypatch):
     monkeypatch.setattr("cfnade.compare.tune.WARM_UP", 2)
     slow = {**SMALL, "max_epochs": 60, "patience": 60, "readout__direct": False}
-    slow["readout__popularity_tilt"] = 0.0
     tuned = tune(data, tmp_path / "s.toml", changes=slow, search=["learning_rate"], n_trials=14)
     pruned = [trial for trial in tuned.trials if trial.state == "pruned"]
     assert pruned and all(trial.number > 5 and trial.mpr is None for trial in pruned)

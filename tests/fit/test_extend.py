@@ -8,7 +8,6 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix, vstack
 
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
-from cfnade.beyond.readout import Readout
 from cfnade.data.ratings import popularity_logit
 from cfnade.fit import extend as module
 from cfnade.fit.extend import with_new_items
@@ -36,7 +35,7 @@ def first() -> ImplicitCFNADE:
     """Fitted on the first items of two taste groups."""
     known = interactions(group_counts()[:, :N_KNOWN], IDS[:N_KNOWN])
     settings = {**SMALL, "max_epochs": 60, "validation_share": 0}
-    return ImplicitCFNADE(**settings, readout=Readout(popularity_tilt=-0.3)).fit(known)
+    return ImplicitCFNADE(**settings).fit(known)
 
 
 @pytest.fixture
@@ -152,17 +151,6 @@ def test_too_many_items_for_the_direct_path_have_no_neighbours(model, monkeypatc
     model.partial_fit(interactions(group_counts()), n_epochs=1, train="new")
     assert (model.scorer_.network.weights["neighbour_weight"][N_KNOWN:] == 0).all()
     assert np.isfinite(model.scores(group_counts())).all()
-
-
-@pytest.mark.parametrize("train", ["all", "new"])
-def test_the_tilt_of_the_readout_is_no_part_of_training(first, train):
-    """Training that moves nothing leaves the bias of known items where it was."""
-    model = ImplicitCFNADE(**SMALL, readout=Readout(direct=False, popularity_tilt=-0.3))
-    model.fit(interactions(group_counts()[:, :N_KNOWN], IDS[:N_KNOWN]))
-    bias = np.array(model.scorer_.network.weights["output_bias"])
-    model.set_params(learning_rate=1e-12).partial_fit(interactions(group_counts()), train=train)
-    after = model.scorer_.network.weights["output_bias"]
-    np.testing.assert_allclose(after[:N_KNOWN], bias, atol=1e-5)
 
 
 def test_same_seed_same_model_and_other_orderings_each_time(first, tmp_path):

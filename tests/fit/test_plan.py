@@ -428,7 +428,7 @@ def test_the_plan_is_readable():
     assert "training: adam, step 0.005, batches of 16, item_l2 0.02, " in text
     assert "125 epochs with a falling step" in text and "trials" not in text
     assert "direct path: 100 neighbours for each item" in text
-    assert "readout: searches direct_gain, popularity_tilt" in text
+    assert "readout: searches direct_gain" in text
     assert "fitting takes about 0.4 GB" in text
     paper = "\n".join(FitPlan.of_size(9, 9, 9, FitSettings(RECIPES["paper"])).lines())
     assert "random weights" in paper and "direct path: none" in paper
@@ -437,9 +437,9 @@ def test_the_plan_is_readable():
     large = "\n".join(plan_of(n_items=30_000).lines())
     assert "32 neighbours for each item, found on 50,000 users at most" in large
     assert "products; up to 3 trials around that" in "\n".join(plan_of(trials=3).lines())
-    fixed = Readout(direct_gain=2.0, popularity_tilt=0.0)
+    fixed = Readout(direct_gain=2.0)
     assert "searches nothing" in "\n".join(plan_of(readout=fixed).lines())
-    assert "searches popularity_tilt" in "\n".join(plan_of(n_items=10**6).lines())
+    assert "searches nothing" in "\n".join(plan_of(n_items=10**6).lines())
 
 
 # Nowhere else ----------------------------------------------------------------------------------

@@ -147,8 +147,8 @@ def test_nested_names_change_one_field_of_the_recipe_or_readout():
 def test_a_group_and_its_fields_can_be_set_together():
     changed = with_nested(params_of(), {"recipe__n_layers": 2, "recipe": "paper"})
     assert changed == {"recipe": replace(RECIPES["paper"], n_layers=2)}
-    changed = with_nested(params_of(), {"recipe": "paper", "readout__popularity_tilt": 0.1})
-    assert changed["readout"] == replace(NO_READOUT, popularity_tilt=0.1)
+    changed = with_nested(params_of(), {"recipe": "paper", "readout__direct_l2": 0.1})
+    assert changed["readout"] == replace(NO_READOUT, direct_l2=0.1)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,6 @@ def train_command(folder, out, *more, module=("-m", "cfnade")):
         ("readout__direct_gain", 2.0, "no readout"),
         ("readout__direct_neighbours", 2, "no readout"),
         ("readout__direct_l2", 2.0, "no readout"),
-        ("readout__popularity_tilt", 2.0, "no readout"),
     ],
 )
 def test_settings_that_cannot_be_changed_on_shards_are_refused(

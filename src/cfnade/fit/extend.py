@@ -15,7 +15,7 @@ from cfnade.beyond.direct import NeighbourRegression, likes_of
 from cfnade.beyond.readout import Readout
 from cfnade.checks import check_bytes, check_choice, check_whole
 from cfnade.data.interactions import CountMatrix
-from cfnade.data.ratings import RelativeRating, popularity_logit, share_logit
+from cfnade.data.ratings import RelativeRating, popularity_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
 from cfnade.fit.plan import FitPlan, MemoryPlan
 from cfnade.fit.settings import FitSettings
@@ -96,10 +96,8 @@ def extend(
     plan = FitPlan.of(counts, replace(settings, memory_limit=None))  # more than is done here
     _check_memory(plan, config, settings.memory_limit)
 
-    # The readout is not trained: it is taken off before, and put back after.
-    tilt = _popularity(scorer, seen, rated) * np.float32(readout.popularity_tilt or 0.0)
+    # The readout is not trained.
     weights = {n: np.array(w) for n, w in before.weights.items() if n not in _READOUT_WEIGHTS}
-    weights["output_bias"] -= tilt[:n_known]
     weights = with_new_items(weights, rated)
     weights["dislike_weight"] *= np.float32(dislike_scale(before.config) / dislike_scale(config))
     epochs: list[Epoch] = []
@@ -128,9 +126,6 @@ def extend(
                 on_step=callbacks.on_step,
             )
             weights, epochs = dict(trained.network.weights), trained.epochs
-        weights["output_bias"] = weights["output_bias"] + tilt
-        if keeps_known:
-            weights["output_bias"][:n_known] = before.weights["output_bias"]  # to the bit
         if config.n_neighbours:
             n_kept = n_known if keeps_known or not plan.has_most_pairs(seen) else 0
             weights |= _neighbours(before, rated, plan, readout, n_kept)
@@ -147,18 +142,6 @@ def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None
             f"{needed.describe()}: more than the limit of {limit}; allow more, or train on fewer "
             "users at a time"
         )
-
-
-def _popularity(
-    scorer: NetworkScorer, seen: Sequence[Mapping[str, Any]], ratings: csr_array
-) -> NDArray[np.float32]:
-    """Popularity logits, of known items in earlier data, of new ones in this, (n_items,)."""
-    popularity = popularity_logit(ratings)
-    n_watchers = scorer.relative_rating.n_watchers
-    n_users = sum(data.get("n_users", 0) for data in seen)
-    n_users = max(n_users, int(n_watchers.max(initial=0)))  # where it is not known
-    popularity[: len(n_watchers)] = share_logit(n_watchers, n_users)
-    return popularity
 
 
 def _neighbours(

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
-from cfnade.beyond.readout import Readout, ReadoutParts, ReadoutScores, find_readout
+from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import hold_out
@@ -183,13 +183,13 @@ class TrainingPart:
 
     @cached_property
     def readout_parts(self) -> ReadoutParts:
-        """The direct path and popularity."""
+        """The direct path."""
         direct, regression = self.plan.direct, None
         if direct is not None:
             regression = NeighbourRegression(
                 self.rated, direct.n_candidates, direct.max_users, self.n_threads
             )
-        return ReadoutParts(self.rated, regression)
+        return ReadoutParts(regression)
 
 
 class Judge:
@@ -202,8 +202,7 @@ class Judge:
         self.histories = part.ratings.transform(part.counts[users])  # (n_judged, n_items)
         self._held_out = held_out[users]
         self._relevance = part.ratings.transform(self._held_out)
-        self._added = ReadoutScores(part.readout_parts, self.histories)
-        self._added.of(part.plan.readout)  # keeps the scores of the direct path
+        self._direct = part.readout_parts.scores(part.plan.readout, self.histories)
         self.n_looks = 0
         """Number of evaluations so far."""
 
@@ -212,26 +211,33 @@ class Judge:
         from cfnade.model.training import Look
 
         by = self._by
-        scores = self.logits(network)
-        scores += self._added.of(self._plan.readout)
-        found = self.metrics(scores, ("mpr",) if by is None else ("mpr", by))
+        names = ("mpr",) if by is None else ("mpr", by)
+        found = self._metrics_with(self.logits(network), self._plan.readout, names)
         return Look(found["mpr"], None if by is None else cost_by(found, by))
 
     def cost(self, network: NumpyNetwork) -> float:
         """What a search over settings minimises."""
-        scores = self.logits(network)
-        scores += self._added.of(self._plan.readout)
-        return cost_by(self.metrics(scores, ("mpr", self._by or READOUT_METRIC)), self._by)
+        names = ("mpr", self._by or READOUT_METRIC)
+        found = self._metrics_with(self.logits(network), self._plan.readout, names)
+        return cost_by(found, self._by)
 
     def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
         """The best readout of a network, and its MPR in percent."""
         logits, names = self.logits(network), ("mpr", self._by or READOUT_METRIC)
 
-        def metrics(readout: Readout) -> dict[str, float]:
-            return self.metrics(logits + self._added.of(readout), names)
+        def cost(readout: Readout) -> float:
+            return cost_by(self._metrics_with(logits, readout, names), self._by)
 
-        readout = find_readout(self._plan.readout, lambda tried: cost_by(metrics(tried), self._by))
-        return readout, metrics(readout)["mpr"]
+        readout = find_readout(self._plan.readout, cost)
+        return readout, self._metrics_with(logits, readout, names)["mpr"]
+
+    def _metrics_with(
+        self, logits: NDArray[np.float32], readout: Readout, names: Sequence[str]
+    ) -> dict[str, float]:
+        """Metrics of logits with a readout that differs from the plan's in its gain alone."""
+        if self._direct is not None:
+            logits = logits + np.float32(readout.or_usual().direct_gain or 0.0) * self._direct
+        return self.metrics(logits, names)
 
     def logits(self, network: NumpyNetwork) -> NDArray[np.float32]:
         """Scores of a network, (n_judged, n_items)."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from cfnade.beyond.direct import regression_bytes
 from cfnade.beyond.factors import can_start_from_factors
-from cfnade.beyond.readout import GRID, Readout
+from cfnade.beyond.readout import Readout
 from cfnade.checks import check_bytes
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError
@@ -332,11 +332,7 @@ class FitPlan:
             users = self.direct.max_users
             direct = f"{self.direct.n_candidates} neighbours for each item"
             direct += "" if users is None else f", found on {users:,} users at most"
-        searched = [
-            name
-            for name in (GRID if self.direct is not None else ["popularity_tilt"])
-            if getattr(self.readout, name) is None
-        ]
+        is_searched = self.direct is not None and self.readout.direct_gain is None
         return [
             f"data: {self.n_users:,} users, {model.n_items:,} items, {self.n_pairs:,} pairs, "
             f"{self.n_pairs / max(model.n_items, 1):.1f} watchers per item",
@@ -346,7 +342,7 @@ class FitPlan:
             f"{self._epochs_in_words()}, {training.precision} products"
             f"{'' if self.trials == 1 else f'; up to {self.trials} trials around that'}",
             f"direct path: {direct}",
-            f"readout: searches {', '.join(searched) or 'nothing'}",
+            f"readout: searches {'direct_gain' if is_searched else 'nothing'}",
             self.memory.describe(),
         ]
 
