@@ -43,20 +43,11 @@ def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
     return [str(data / f"{name}.parquet")]
 
 
-def compare_section(outcomes: dict[str, dict[str, Any]]) -> str:
-    """The section of docs/results.md: one table for all data sets."""
-    lines = [
-        "## `cfnade compare` without options",
-        "",
-        "`make bench-compare DATA=folder`: the default models, each with 60 seconds for its "
-        "search; settings are chosen by validation MPR, and one fit of each is "
-        "tested. MPR / nDCG@100; * is the best, ~ is not significantly worse (paired bootstrap "
-        "over users). Minutes: of the whole command, on two cores.",
-        "",
-    ]
+def table(outcomes: dict[str, dict[str, Any]]) -> str:
+    """One table for all data sets, for docs/results.md."""
     models = [m["model"] for m in next(iter(outcomes.values()))["results"]] if outcomes else []
     models.sort(key=lambda model: (model == "cfnade", model))
-    lines += [
+    lines = [
         f"| data (users x items) | {' | '.join(models)} | minutes |",
         "|---" * (len(models) + 2) + "|",
     ]

@@ -38,7 +38,7 @@ WARM_UP = 6  # epochs before a trial may be pruned: slow starters are often the 
 STUDY = ".study"  # appended to the name of the settings file
 
 
-REMARKS = """Found by cfnade tune. Every fit finds its own number of epochs and readout.
+REMARKS = """Found by cfnade tune. Every fit derives its epochs and finds its readout.
 To use it: cfnade fit DATA --settings THIS --out MODEL"""
 
 
