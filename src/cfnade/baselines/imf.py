@@ -15,9 +15,9 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
 from cfnade.baselines.support import Iterative, checked_histories, library, plain_csr, stretches
-from cfnade.checks import check_above_zero, check_whole
+from cfnade.checks import check_above_zero, check_at_least, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.ratings import RelativeRating, check_alpha, confidence
+from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.errors import TrainingError
 from cfnade.threads import available_threads
 
@@ -65,7 +65,7 @@ class IMF(Iterative):
 
     def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""
-        check_alpha(self.alpha)
+        check_at_least(0, alpha=self.alpha)
         check_whole("factors", self.factors, 1)
         check_above_zero(regularization=self.regularization)
         counts = as_count_matrix(counts)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.baselines.gradient_factors import GradientFactors, logistic_weights
-from cfnade.checks import check_whole
+from cfnade.checks import check_at_least, check_whole
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.ratings import RelativeRating, check_alpha
+from cfnade.data.ratings import RelativeRating
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class LogisticMF(GradientFactors):
 
     def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""
-        check_alpha(self.alpha)
+        check_at_least(0, alpha=self.alpha)
         check_whole("negatives", self.negatives, 1)
         counts = as_count_matrix(counts)
         relative_rating = self.relative_rating or RelativeRating().fit(counts)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cfnade.checks import check_at_least
 from cfnade.compare.comparison import JobProgress, OnProgress
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import STRENGTHS, contender
 from cfnade.data.interactions import Interactions
-from cfnade.data.ratings import check_alpha
 from cfnade.errors import ConfigError
 
 DEFAULT_ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -74,7 +74,7 @@ def sweep(
     if not alphas:
         raise ConfigError("a sweep needs at least one alpha")
     for alpha in alphas:
-        check_alpha(alpha)
+        check_at_least(0, alpha=alpha)
     protocol = Protocol(data, test, config)
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}

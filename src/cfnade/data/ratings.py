@@ -226,18 +226,13 @@ def _keys(items: NDArray[np.integer], ranks: NDArray[np.integer], n: int) -> NDA
     return items.astype(np.int64) * n + ranks
 
 
-def check_alpha(alpha: float) -> None:
-    """Refuse a rate of confidence that is not a finite number of at least 0."""
-    check_at_least(0, alpha=alpha)
-
-
 def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[np.float32]:
     """Confidence of a like (Eq. 6): `1 + alpha * relative_rating`, in the same shape.
 
     Only observed pairs are stored, and those are exactly the likes (Eq. 5: like = 1 where the
     rating is above 0). A pair that is not stored has like 0 and confidence 1.
     """
-    check_alpha(alpha)
+    check_at_least(0, alpha=alpha)
     return (1.0 + alpha * relative_rating).astype(np.float32)
 
 

@@ -17,7 +17,6 @@ from cfnade.checks import (
     check_number,
     check_whole,
 )
-from cfnade.data.ratings import check_alpha
 from cfnade.errors import ConfigError
 
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "silu", "identity"]
@@ -64,7 +63,7 @@ class ModelConfig:
         check_whole("n_neighbours", self.n_neighbours, 0)
         check_choice("activation", self.activation, get_args(Activation))
         check_choice("input_scale", self.input_scale, get_args(InputScale))
-        check_alpha(self.alpha)
+        check_at_least(0, alpha=self.alpha)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.baselines.support import checked_histories
+from cfnade.checks import check_at_least
 from cfnade.compare.contender import Contender
 from cfnade.data.interactions import CountMatrix, as_count_matrix
-from cfnade.data.ratings import RelativeRating, check_alpha, confidence
+from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.scale.cluster import spark_session
 
@@ -70,7 +71,7 @@ class IMFSpark:
             MissingExtraError: If pyspark is not installed.
             TrainingError: If the factors are not finite.
         """
-        check_alpha(self.alpha)
+        check_at_least(0, alpha=self.alpha)
         if min(self.factors, self.iterations) < 1 or not self.regularization > 0:
             raise ConfigError("IMF needs factors and iterations of at least 1, regularization > 0")
         counts = as_count_matrix(counts)
