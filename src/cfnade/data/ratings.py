@@ -178,7 +178,10 @@ class RelativeRating:
         """Relative ratings, in (0, 1], of counts above zero of these items, (n_pairs,) each."""
         values, seen, up_to = self._search_keys
         asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
-        position = np.searchsorted(seen, asked, side="right") - 1  # last distinct count <= asked
+        n_keys = self.n_items_ * (values.size + 1)
+        keys = np.arange(n_keys) if n_keys < asked.size else asked  # fewer searches
+        position = np.searchsorted(seen, keys, side="right") - 1  # last distinct count <= asked
+        position = position if keys is asked else position[asked]
         n_watchers = self.n_watchers[items]
         below_all = position < self.item_starts_[items]
         n_no_more = np.where(below_all, 1, up_to[position])
@@ -210,8 +213,9 @@ def _distributions(
     """The three arrays of `RelativeRating`, from entries of one watcher each or of several."""
     values = np.unique(counts)  # usually few
     keys = _keys(items, np.searchsorted(values, counts), values.size)
-    if n_watchers is None:
-        keys, n_watchers = np.unique(keys, return_counts=True)
+    if n_items * values.size < keys.size:  # no sort
+        total = np.bincount(keys, n_watchers, n_items * values.size)
+        keys, n_watchers = np.flatnonzero(total), total[total > 0].astype(np.int64)
     else:
         keys, place = np.unique(keys, return_inverse=True)
         n_watchers = np.bincount(place, n_watchers).astype(np.int64)
