@@ -108,16 +108,19 @@ def test_no_score_exceeds_its_limits(seed, noise, scale):
 
 
 @pytest.mark.parametrize(
-    ("noise", "is_rotated", "most_scored"),
-    [(0.1, True, 0.1), (0.4, True, 0.5), (3.0, False, 0.1)],
+    ("noise", "is_rotated", "pays", "most_scored"),
+    [(0.1, True, True, 0.1), (0.4, True, False, 0.5), (3.0, False, False, 0.1)],
 )
-def test_few_items_are_scored_alone(monkeypatch, noise, is_rotated, most_scored):
+def test_few_items_are_scored_alone(monkeypatch, noise, is_rotated, pays, most_scored):
     network, hidden, added = random_case(0, noise, 1.0, "all different")
     made, n_scored = Shortlist(network), []
     score = made._scored
     monkeypatch.setattr(
         made, "_scored", lambda h, D, *pairs: n_scored.append(len(pairs[0])) or score(h, D, *pairs)
     )
-    made.best(hidden, added, 5)
     assert made._is_rotated == is_rotated
+    first = made.best(hidden, added, 5)
+    assert made._is_rotated == pays  # if not, the whole product is used from now on
     assert sum(n_scored) < most_scored * hidden.shape[0] * N_ITEMS
+    for one, again in zip(first, made.best(hidden, added, 5), strict=True):
+        np.testing.assert_array_equal(one, again)

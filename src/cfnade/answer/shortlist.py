@@ -70,6 +70,7 @@ class Shortlist:
         if is_rough and too_many.size:
             limits[too_many] = self._limits(hidden[too_many]) + added[too_many]
             row, column = at_least(limits, reached)
+            self._is_rotated = 2 * too_many.size < len(hidden)  # else it does not pay
         row, column, score = self._scored(hidden, added, row, column)
         is_among = np.arange(row.size) - np.searchsorted(row, row) < n
         return row[is_among], column[is_among], score[is_among]

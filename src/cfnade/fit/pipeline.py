@@ -210,10 +210,9 @@ class Judge:
         """Judge an epoch with the usual readout, as the network will be used."""
         from cfnade.model.training import Look
 
-        by = self._by
-        names = ("mpr",) if by is None else ("mpr", by)
+        names = ("mpr",) if self._by is None else ("mpr", self._by)
         found = self._metrics_with(self.logits(network), self._plan.readout, names)
-        return Look(found["mpr"], None if by is None else cost_by(found, by))
+        return Look(found["mpr"], None if self._by is None else cost_by(found, self._by))
 
     def cost(self, network: NumpyNetwork) -> float:
         """What a search over settings minimises."""
