@@ -114,6 +114,16 @@ def test_the_alpha_of_the_default_recipe_is_in_the_grid() -> None:
     assert ImplicitCFNADE().get_params()["recipe__alpha"] in CFNADE_GRID["alpha"]
 
 
+def test_the_final_fit_has_the_alpha_that_a_thorough_trial_found() -> None:
+    validation = Protocol(Interactions.from_matrix(group_counts())).validation
+    contender = cfnade(0, "thorough", grid={}, start=SMALL)
+    (trial,) = contender.search(validation, max_trials=1).trials
+    model = contender.model({**trial.settings, "recipe": "default"}, None)
+    model.fit(validation.train, validation=validation.held_out)
+    assert model.scorer_.network.config.alpha == trial.settings["alpha"]
+    assert trial.metrics["mpr"] == pytest.approx(model.validation_mpr_)
+
+
 def test_a_trial_is_a_fit_judged_on_validation_and_passes_its_calibrator_on() -> None:
     validation = Protocol(Interactions.from_matrix(group_counts())).validation
     (trial,) = cfnade(3, grid={}, start=SMALL).search(validation, max_trials=5).trials

@@ -153,6 +153,14 @@ def test_too_many_items_for_the_direct_path_have_no_neighbours(model, monkeypatc
     assert np.isfinite(model.scores(group_counts())).all()
 
 
+def test_too_many_items_for_the_direct_path_leave_known_neighbours(model, monkeypatch):
+    before = np.array(model.scorer_.network.weights["neighbour_weight"])
+    monkeypatch.setattr("cfnade.fit.plan.DIRECT_MAX_ITEMS", 18)
+    model.partial_fit(interactions(group_counts()), n_epochs=1)
+    after = model.scorer_.network.weights["neighbour_weight"]
+    np.testing.assert_array_equal(after[:N_KNOWN], before)
+
+
 def test_same_seed_same_model_and_other_orderings_each_time(first, tmp_path):
     first.save(tmp_path / "first")
 

@@ -19,6 +19,7 @@ from cfnade.scorer import blocks
 _REST = 0.2  # share of V, in squares, outside the kept columns at most
 _SAMPLE = 4096  # items that the rotation is found from
 _MANY = 32  # to score one item in 32 on its own takes as long as the whole product
+_ENOUGH = 64  # users from which it is judged whether the rotation pays
 _PAIRS = 512  # scored at once: their weights stay in the cache
 
 
@@ -70,7 +71,8 @@ class Shortlist:
         if is_rough and too_many.size:
             limits[too_many] = self._limits(hidden[too_many]) + added[too_many]
             row, column = at_least(limits, reached)
-            self._is_rotated = 2 * too_many.size < len(hidden)  # else it does not pay
+            if len(hidden) >= _ENOUGH:
+                self._is_rotated = 2 * too_many.size < len(hidden)  # else it does not pay
         row, column, score = self._scored(hidden, added, row, column)
         is_among = np.arange(row.size) - np.searchsorted(row, row) < n
         return row[is_among], column[is_among], score[is_among]

@@ -55,8 +55,8 @@ class NeighbourRegression:
         """
         self.n_items = counts.shape[1]
         self._n_threads = n_threads or available_threads()
-        if max_users is not None:
-            counts = counts[:: -(-counts.shape[0] // max_users)]
+        if max_users is not None and max_users < counts.shape[0]:
+            counts = counts[np.arange(max_users) * counts.shape[0] // max_users]
         n_watchers = np.bincount(counts.indices, minlength=self.n_items)
         self._items = np.flatnonzero(n_watchers >= LEAST_WATCHERS)  # the number of each one
         self._n_watchers = n_watchers[self._items].astype(np.float32)

@@ -53,7 +53,7 @@ def start_from_factors(
     With Y the items' factors and S a diagonal matrix, a history x has the factors
     `x S Y (Y'Y + l2)^-1`, and so the scores `x S Y (Y'Y + l2)^-1 Y'`, scaled to a spread of 1. S
     divides by the root of the score that an item gives itself: ALS fits each item of a history, so
-    there items with small factors weigh more. The leading components are kept and rotated at
+    items with small factors weigh more there. The leading components are kept and rotated at
     random, so each seed starts differently.
 
     Args:
@@ -71,7 +71,7 @@ def start_from_factors(
         Weights by name; those given if the factorisation does not distinguish users.
     """
     if ratings.shape[0] > max_users:
-        ratings = ratings[:: -(-ratings.shape[0] // max_users)]
+        ratings = ratings[np.arange(max_users) * ratings.shape[0] // max_users]
     confident = with_values(ratings, confidence(ratings.data, alpha))
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
     Y = als_item_factors(  # (n_items, n_factors)

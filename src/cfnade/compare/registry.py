@@ -78,6 +78,7 @@ def _search_cfnade(
         carried_out = model.plan(validation.train).training
         chosen = {
             **settings,
+            "alpha": model.scorer_.network.config.alpha,
             "item_l2": model.item_l2_,
             "learning_rate": carried_out.learning_rate,
             "max_epochs": model.best_epoch_,

@@ -127,7 +127,8 @@ def extend(
             )
             weights, epochs = dict(trained.network.weights), trained.epochs
         if config.n_neighbours:
-            n_kept = n_known if keeps_known or not plan.has_most_pairs(seen) else 0
+            finds_all = plan.direct is not None and plan.has_most_pairs(seen)
+            n_kept = n_known if keeps_known or not finds_all else 0
             weights |= _neighbours(before, rated, plan, readout, n_kept)
     return NetworkScorer(NumpyNetwork(config, weights), ratings), epochs
 

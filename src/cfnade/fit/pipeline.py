@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,10 +269,6 @@ class _InOrder:
         return self._scores[start : self._next]
 
 
-_Starts: TypeAlias = dict[float, dict[str, NDArray[np.float32]] | None]
-"""Weights to start from, by alpha; None starts at random."""
-
-
 @dataclass(frozen=True)
 class _Fitting:
     """One fit and its steps."""
@@ -324,33 +320,35 @@ class _Fitting:
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for training settings; returns the plan that was carried out."""
         plan = self.plan
-        starts: _Starts = {}
-        if plan.factors is not None:
-            self.callbacks.begin("factors")
-        starts[plan.model.alpha] = self._start(plan, part)
         if judge is None or plan.trials == 1:
-            return plan, self._train_once("training", plan, part, starts, judge)
+            return plan, self._train_once("training", plan, part, judge)
         names = (name for name in plan.stages if name.startswith("training"))
-        tried: list[tuple[FitPlan, Trained]] = []
+        best: list[tuple[float, FitPlan, Trained]] = []
 
         def attempt(settings: dict[str, Any]) -> Trial:
             changed = plan.changed(**settings)
-            found = self._train_once(next(names), changed, part, starts, judge)
-            tried.append((changed, found))
-            return Trial(settings, judge.cost(found.network), extra=len(tried) - 1)
+            self.callbacks.plan({}, changed.training.max_epochs)
+            found = self._train_once(next(names), changed, part, judge)
+            cost = judge.cost(found.network)
+            if not best or cost < best[0][0]:
+                best[:] = [(cost, changed, found)]
+            return Trial(settings, cost)
 
         usual = {**vars(plan.model), **vars(plan.training)}
         start = {name: usual[name] for name in plan.grid}
-        search = coordinate_search(attempt, start, plan.grid, max_trials=plan.trials)
-        carried_out, trained = tried[search.best.extra]
-        return carried_out, trained
+        coordinate_search(attempt, start, plan.grid, max_trials=plan.trials)
+        return best[0][1:]
 
-    def _start(self, plan: FitPlan, part: TrainingPart) -> dict[str, NDArray[np.float32]] | None:
+    def _start(
+        self, name: str, plan: FitPlan, part: TrainingPart
+    ) -> dict[str, NDArray[np.float32]] | None:
         """Weights to start from; None starts at random."""
         from cfnade.model.training import first_weights
 
         if plan.factors is None:
             return None
+        if name == "training":
+            self.callbacks.begin("factors")
         return start_from_factors(
             first_weights(plan.model, plan.training, part.rated),
             part.rated,
@@ -361,18 +359,12 @@ class _Fitting:
         )
 
     def _train_once(
-        self,
-        name: str,
-        plan: FitPlan,
-        part: TrainingPart,
-        starts: _Starts,
-        judge: Judge | None,
+        self, name: str, plan: FitPlan, part: TrainingPart, judge: Judge | None
     ) -> Trained:
         from cfnade.model.training import train
 
+        start = self._start(name, plan, part)
         self.callbacks.begin(name)
-        if plan.model.alpha not in starts:
-            starts[plan.model.alpha] = self._start(plan, part)
         checkpoint, resume = self.checkpoints.of(name)
         n_threads = plan.training_threads(self.settings.n_threads or available_threads())
         with limited_threads(n_threads):
@@ -380,7 +372,7 @@ class _Fitting:
                 plan.model,
                 plan.training,
                 part.rated,
-                start=starts[plan.model.alpha],
+                start=start,
                 validate=None if judge is None else judge.look,
                 on_epoch=self.callbacks.on_epoch,
                 on_step=self.callbacks.on_step,

@@ -303,7 +303,7 @@ class FitPlan:
         n_epochs, alpha, l2 = self.training.max_epochs, self.model.alpha, self.training.item_l2
         return {
             "max_epochs": sorted({max(1, n_epochs // 2), n_epochs, 2 * n_epochs, 4 * n_epochs}),
-            "alpha": [alpha / 9, alpha / 3, alpha, 3 * alpha, 9 * alpha],
+            "alpha": sorted({alpha / 9, alpha / 3, alpha, 3 * alpha, 9 * alpha}),
             "item_l2": sorted({l2 / 4, l2, 4 * l2}),  # all the same if it is 0
         }
 
