@@ -205,11 +205,11 @@ def ablation_section() -> str:
     remarks = {
         SUMMARY: "The present default with the popularity tilt, commit {}. The tilt was deleted "
         "by this table: it is not worth 1 %, so the second row is the present default.",
-        earlier: "The default when the other deleted parts were still there, commit {}. Dropout "
-        "and the weight average are not worth 1 % and are gone. Four networks would be "
-        "worth it, but cost four times as much at every answer. So would exact factors beside the "
-        "network, but they are no sum over the history "
-        "([decision 31](decisions/0031-the-start-as-als.md)).",
+        earlier: "The default when the other deleted parts were still there, commit {}. *A "
+        "search* was `thorough` with five trainings and one alpha. Dropout and the weight average "
+        "are not worth 1 % and are gone. Four networks would be worth it, but cost four times as "
+        "much at every answer. So would exact factors beside the network, but they are no sum over "
+        "the history ([decision 31](decisions/0031-the-start-as-als.md)).",
     }
     for file, remark in remarks.items():
         if file.exists():

@@ -184,9 +184,9 @@ def fit_section(tuned: Mapping[str, Any]) -> str:
         "",
         "The tenth of the held-out items with the highest probabilities: promised, and how "
         "often they came true ([decision 17](decisions/0017-calibration.md)). The correction was "
-        "designed on ml-100k, lastfm-2k and online-retail. In foursquare-nyc and gowalla-checkins "
-        "the test part is a larger share of each user's items than `fit` holds out, so their "
-        "items come true more often.",
+        "designed on ml-100k, lastfm-2k and online-retail. In gowalla-checkins the test part is a "
+        "larger share of each user's items than `fit` holds out, so its items come true more "
+        "often.",
         "",
         "| data | promised | came true | ratio |",
         "|---|---|---|---|",

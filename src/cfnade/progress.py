@@ -43,7 +43,7 @@ class Callbacks:
 
     on_stages: Callable[[Mapping[str, float], int], None] | None = None
     """Called once the fit is planned, with the stages to come and the time that each may take, in
-    any unit, and the number of epochs of a training; then for each trial, if it has other epochs."""
+    any unit, and the number of epochs of a training; again for each of several trainings."""
 
     def plan(self, stages: Mapping[str, float], n_epochs: int) -> None:
         """Announce the stages, if anybody listens."""
