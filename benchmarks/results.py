@@ -113,8 +113,8 @@ def demo_section(outcome: dict[str, Any]) -> str:
         "## The demo: a year of groceries",
         "",
         "`make demo`: baskets with each product type (Complete Journey, embedded). To take only "
-        "minutes, its searches start where longer ones on the same validation part ended, and it "
-        "validates on 1,000 households. Seconds are those of two shared cores.",
+        "minutes, IMF's search starts where a longer one on the same validation part ended, and "
+        "it validates on 1,000 households. Seconds are those of two shared cores.",
         "",
         f"{comparison['n_users']:,} users, {comparison['n_items']:,} items, "
         f"{comparison['n_pairs']:,} pairs; {protocol['n_validation_pairs']:,} for validation, "

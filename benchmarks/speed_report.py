@@ -19,7 +19,7 @@ def speed_section(outcome: dict[str, Any], figures: Path) -> str:
         "## Speed at the paper's scale",
         "",
         f"`make bench-speed`: a simulated service of {service['n_users']:,} users, "
-        f"{service['n_items']:,} items and {service['n_pairs']:,} pairs, all in one run.",
+        f"{service['n_items']:,} items and {service['n_pairs']:,} pairs.",
         "",
         "**One update** of Eq. 14 against a plain dense one in PyTorch "
         "(`benchmarks/dense_step.py`), 256 hidden units; the share is of the rate "
