@@ -214,6 +214,8 @@ def _baselines(outcome: Mapping[str, Any] | None) -> list[str]:
         return ["", "", ""]
     others = [r for r in outcome["results"] if r["model"] not in ("cfnade", "imf")]
     (imf,) = (r["metrics"] for r in outcome["results"] if r["model"] == "imf")
+    if not others:
+        return [f"{imf['mpr']:.2f} / {imf['ndcg@100']:.4f}", "", ""]
     low = min(others, key=lambda r: r["metrics"]["mpr"])
     high = max(others, key=lambda r: r["metrics"]["ndcg@100"])
     return [

@@ -53,7 +53,7 @@ def document() -> str:
     """docs/results.md, from the stored outcomes."""
     parts = [(ROOT / "benchmarks" / "results_head.md").read_text()]
     tuned, earlier = compared("compare"), compared("compare-earlier")
-    parts.append(fit_section(tuned))
+    parts.append(fit_section({**compared("imf"), **tuned}))  # where IMF alone was tuned
     parts.append("\n".join(["## `cfnade compare` without options", "", COMPARE, "", table(tuned)]))
     parts.append(ablation_section())
     figures = ROOT / "docs" / "figures"
