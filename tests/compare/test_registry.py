@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from cfnade.compare.registry import (
 )
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, MissingExtraError
 from cfnade.metrics.search import Validation
 from tests.networks import SMALL, group_counts
 
@@ -108,6 +109,14 @@ def test_a_registry_may_have_more_models() -> None:
     assert "mine" not in named_contenders("all", 0, registry)
     with pytest.raises(ConfigError, match="no model 'mine'"):
         contender("mine")
+
+
+@pytest.mark.parametrize("name", ["ials", "slim"])
+def test_a_missing_package_is_reported_before_anything_is_searched(monkeypatch, name) -> None:
+    monkeypatch.setitem(sys.modules, "irspack.recommenders", None)
+    with pytest.raises(MissingExtraError, match=rf"'{name}' needs irspack.*cfnade\[bench\]"):
+        named_contenders(f"popularity,{name}")
+    assert list(named_contenders("popularity,imf")) == ["popularity", "imf"]
 
 
 def test_the_alpha_of_the_default_recipe_is_in_the_grid() -> None:

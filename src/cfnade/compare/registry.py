@@ -15,6 +15,7 @@ import numpy as np
 
 import cfnade.baselines as models
 from cfnade.baselines.ease import shared_gram
+from cfnade.baselines.support import library
 from cfnade.compare.contender import Contender
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError, TrainingError
@@ -268,4 +269,6 @@ def named_contenders(
     names: list[str] = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         names += [each for each in CONTENDERS if each != "random"] if name == "all" else [name]
+    for name in [name for name in names if name in ("ials", "slim")]:
+        library("irspack.recommenders", f"the model {name!r}")  # fails before minutes of search
     return {name: contender(name, seed, registry) for name in names}
