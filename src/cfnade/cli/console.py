@@ -257,9 +257,16 @@ def facts_table(title: str, facts: dict[str, Any]) -> Table:
     """Named figures, one per row."""
     table = Table(title=escape(title), show_header=False)
     for name, value in facts.items():
-        form = ",.4g" if isinstance(value, float) else "," if isinstance(value, int) else ""
-        table.add_row(name.replace("_", " "), escape(format(value, form)))
+        shown = _shown(value)
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+        table.add_row(name.replace("_", " "), escape(shown))
     return table
+
+
+def _shown(value: Any) -> str:
+    form = ",.4g" if isinstance(value, float) else "," if isinstance(value, int) else ""
+    return format(value, form)
 
 
 def _right(name: str) -> Column:

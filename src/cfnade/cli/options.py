@@ -11,6 +11,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from cfnade.compare.protocol import ProtocolConfig
@@ -66,6 +67,14 @@ class ColumnOptions(Columns):
             help="Count rows, or add up the count column.",
             show_default="detected from the columns",
         ),
+    ] = None
+    time_col: Annotated[
+        str | None,
+        typer.Option(help="Column of times, by default found by name; `none` ignores times."),
+    ] = None
+    event_col: Annotated[
+        str | None,
+        typer.Option(help="Column of kinds of events, found by name; `none` ignores kinds."),
     ] = None
 
     def read(self, source: str) -> Interactions:
@@ -230,7 +239,11 @@ def only_user(data: Interactions, user: str) -> Interactions:
     rows = [row for row, known in enumerate(data.user_ids.tolist()) if str(known) == user][:1]
     if not rows:
         raise DataError(f"user {user!r} is not in the table ({data.n_users:,} users)")
-    return Interactions(data.counts[rows], data.user_ids[rows], data.item_ids)
+    is_chosen = np.zeros(data.n_users, dtype=np.bool_)
+    is_chosen[rows] = True
+    items = np.ones(data.n_items, dtype=np.bool_)
+    log = None if data.log is None else data.log.select(is_chosen, items)
+    return Interactions(data.counts[rows], data.user_ids[rows], data.item_ids, log=log)
 
 
 def dataset_name(source: str) -> str:

@@ -143,7 +143,7 @@ class EventLog:
 
     def describe(self) -> dict[str, Any]:
         """What is known about the events: clock, unit, first and last time, events per kind."""
-        facts: dict[str, Any] = {"n_events": self.n_events}
+        facts: dict[str, Any] = {"n_events": _as_whole(self.n_events)}
         if self.time is not None and self.clock is not None:
             facts |= {"clock": self.clock, "time_unit": self.unit}
             if self.n_entries:
@@ -153,8 +153,20 @@ class EventLog:
                 }
         if self.kind is not None:
             events = np.bincount(self.kind, self.count, minlength=len(self.kinds))
-            facts["events_per_kind"] = dict(zip(self.kinds, events.tolist(), strict=True))
+            facts["events_per_kind"] = dict(
+                zip(self.kinds, map(_as_whole, events.tolist()), strict=True)
+            )
         return facts
+
+    def lines(self) -> list[str]:
+        """What is known about the events, a line for times and one for kinds."""
+        facts, lines = self.describe(), []
+        if "first_time" in facts:
+            lines.append(f"times are {self.unit}: {facts['first_time']} to {facts['last_time']}")
+        if self.kinds:
+            kinds = (f"{kind} {n:,}" for kind, n in facts["events_per_kind"].items())
+            lines.append(f"events: {', '.join(kinds)}")
+        return lines
 
 
 def shown_time(time: float, clock: Clock) -> str:
@@ -167,6 +179,10 @@ def shown_time(time: float, clock: Clock) -> str:
         return f"{time:g} seconds since 1970"
     has_time = time % 86_400 != 0
     return f"{moment:%Y-%m-%d %H:%M:%S}" if has_time else f"{moment:%Y-%m-%d}"
+
+
+def _as_whole(number: float) -> float | int:
+    return int(number) if number.is_integer() else number
 
 
 def _positive(sums: csr_array) -> csr_array:

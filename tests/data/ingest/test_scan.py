@@ -169,13 +169,28 @@ def test_columns_of_the_same_or_of_no_name_do_not_disturb(tmp_path):
 
 def test_the_files_of_a_folder_are_read_together_as_events(tmp_path):
     write(tmp_path / "day=1" / "a.csv", "user,item\n1,a\n1,a\n")
-    write(tmp_path / "day=2" / "b.csv", "item,when,user\na,9,1\nb,9,2\n")  # in another order
+    write(tmp_path / "day=2" / "b.csv", "item,store,user\na,9,1\nb,9,2\n")  # in another order
     write(tmp_path / "c.tsv", "user\titem\n2\tb\n")
     write(tmp_path / "_SUCCESS", "")
     write(tmp_path / ".hidden.csv", "nothing\n")
     write(tmp_path / "_temporary" / "d.csv", "user,item\n7,z\n")
     write(tmp_path / "README.md", "notes")
     assert pairs(read_interactions(tmp_path)) == {(1, "a"): 3.0, (2, "b"): 2.0}
+
+
+def test_times_in_some_files_only_are_refused_with_a_way_to_ignore_them(tmp_path):
+    write(tmp_path / "a.csv", "user,item\n1,a\n")
+    write(tmp_path / "b.csv", "user,item,when\n1,a,2024-01-01\n")
+    with pytest.raises(DataError, match=r"a.csv' has no column 'when'.* with time_col 'none'"):
+        read_interactions(tmp_path)
+    assert pairs(read_interactions(tmp_path, time_col="none")) == {(1, "a"): 2.0}
+
+
+def test_times_must_have_one_type_in_all_files(tmp_path):
+    write_query(tmp_path / "a.parquet", "SELECT 1 AS user, 1 AS item, TIMESTAMP '2024-01-01' AS ts")
+    write_query(tmp_path / "b.parquet", "SELECT 1 AS user, 1 AS item, 1704067200 AS ts")
+    with pytest.raises(DataError, match=r"'ts' is TIMESTAMP in .* write the times with one type"):
+        read_interactions(tmp_path)
 
 
 def test_globs_and_lists_name_files_too_and_none_is_read_twice(tmp_path):

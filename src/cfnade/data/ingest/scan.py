@@ -39,6 +39,7 @@ ID_ROLES = ("user", "item")  # their values must be returned unchanged
 INTEGER_TYPES = frozenset(
     f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 )  # of DuckDB, that numpy has too
+FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
 
 FORMATS = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv")
 FORMATS |= dict.fromkeys((".parquet", ".pq"), "parquet")
@@ -182,6 +183,18 @@ def one_line(error: duckdb.Error) -> str:
     return "; ".join(parts) + (f" in {file[1]}" if file else "")
 
 
+def or_ignore(role: str) -> str:
+    """For messages: how to go on without a column that is not needed."""
+    is_optional = role in ("time", "event")
+    return f", or ignore the column with {role}_col 'none'" if is_optional else ""
+
+
+def is_numeric(kind: str) -> bool:
+    """Whether values of a type of DuckDB are numbers."""
+    numbers = INTEGER_TYPES | FLOAT_TYPES | {"HUGEINT", "UHUGEINT"}
+    return kind in numbers or kind.startswith("DECIMAL")
+
+
 def quote_name(name: str) -> str:
     """A column name in SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -289,7 +302,7 @@ def _scan_files(layouts: Mapping[Path, _Layout], roles: Mapping[str, str]) -> Sc
 
 
 def _check_alike(layouts: Mapping[Path, _Layout], role: str, column: str) -> None:
-    """Refuse ids that are numbers in one file and text in another: they would change."""
+    """Refuse ids or times that are numbers in one file and text in another: they would change."""
     first: tuple[Path, str] | None = None
     for path, layout in layouts.items():
         kind = layout.types.get(column)
@@ -297,12 +310,15 @@ def _check_alike(layouts: Mapping[Path, _Layout], role: str, column: str) -> Non
             raise DataError(
                 f"{str(path)!r} has no column {column!r}, unlike other files; its columns "
                 f"are {', '.join(map(repr, layout.types))}; correct it or leave it out"
+                f"{or_ignore(role)}"
             )
         first = first or (path, kind)
-        if role in ID_ROLES and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
+        must_agree = role in (*ID_ROLES, "time")
+        if must_agree and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
+            what = f"{role} ids" if role in ID_ROLES else f"{role}s"
             raise DataError(
                 f"column {column!r} is {first[1]} in {str(first[0])!r} but {kind} in "
-                f"{str(path)!r}; write the {role} ids with one type in all files"
+                f"{str(path)!r}; write the {what} with one type in all files"
             )
 
 
