@@ -168,7 +168,8 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
 
 
 def _numbers(value: str, is_missing: str) -> TimeForm:
-    return TimeForm(value, is_number=True, is_missing=f"{is_missing} OR isnan({value})")
+    is_nan = f"coalesce(isnan({value}), false)"
+    return TimeForm(value, is_number=True, is_missing=f"{is_missing} OR {is_nan}")
 
 
 def _unit_of(size: float) -> tuple[float, str]:
