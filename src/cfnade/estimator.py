@@ -25,7 +25,6 @@ from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
 from cfnade.fit.pipeline import calibrate, fit_network
@@ -33,6 +32,7 @@ from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
     FitSettings,
     Recipe,
+    ValidationBy,
     from_json,
     nested_params,
     read_settings,
@@ -74,7 +74,8 @@ class ImplicitCFNADE:
             readout, calibrate probabilities and stop early; 0 holds out nothing.
         validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
             held-out share of the events. `sessions`: new items that occur together, like the next
-            basket.
+            basket. `time`: the last events of all. `last`: the last events of each user. None
+            holds out by time if events have times, and else pairs.
         choose_by: Metric for the readout and early stopping, such as `ndcg@20`; None chooses the
             readout by MPR and nDCG@100 and stops by MPR.
         recipe: How the network is built and trained: `default`, `thorough`, `paper` or a `Recipe`.
@@ -109,7 +110,7 @@ class ImplicitCFNADE:
     max_epochs: int | None = None
     patience: int | None = None
     validation_share: float = 0.1
-    validation_by: HoldOutBy = "pairs"
+    validation_by: ValidationBy | None = None
     choose_by: str | None = None
     recipe: str | Recipe = "default"
     readout: Readout | None = None
@@ -239,7 +240,7 @@ class ImplicitCFNADE:
                 callbacks = stack.enter_context(fit_progress())
             interactions = read_interactions(counts)
             fitted = fit_network(
-                interactions.counts,
+                interactions,
                 settings,
                 validation=None if validation is None else as_count_matrix(validation),
                 relative_rating=self.relative_rating,
@@ -267,7 +268,8 @@ class ImplicitCFNADE:
             DataError: If the data cannot be used.
             ConfigError: If a setting is invalid.
         """
-        return FitPlan.of(read_interactions(counts).counts, self._settings())
+        data = read_interactions(counts)
+        return FitPlan.of(data.counts, self._settings(), data.clock)
 
     def _settings(self) -> FitSettings:
         return FitSettings.of(self.get_params(deep=False))

@@ -270,7 +270,7 @@ class Answers:
     def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> dict[str, Any]:
         """Scores of all items that may be recommended, of one history; arguments as for `best`."""
         network = self.scorer.network
-        scores = network.output(hidden) + network.weights["output_bias"] + added
+        scores = network.output(hidden) + network.bias + added
         allowed = scores[scores > -np.inf]
         if not allowed.size:
             return {"low": None, "high": None, "counts": []}

@@ -36,7 +36,7 @@ class Shortlist:
 
     def __init__(self, network: NumpyNetwork) -> None:
         self._network = network
-        self._V, self._d = network.weights["output_weight"], network.weights["output_bias"]
+        self._V, self._d = network.weights["output_weight"], network.bias
         n_items, n_hidden = self._V.shape
         self._Q = _principal_axes(self._V)
         self._is_rotated = 2 * self._Q.shape[1] <= n_hidden

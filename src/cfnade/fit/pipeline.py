@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,14 @@ from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
-from cfnade.data.interactions import CountMatrix
+from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
+from cfnade.data.events import EventLog
+from cfnade.data.event_splits import split_by_time, split_last, split_random
+from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
-from cfnade.data.splitting import hold_out
+from cfnade.data.splitting import sample_users
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
-from cfnade.fit.plan import FitPlan, calibration_users
+from cfnade.fit.plan import ALL_EVENTS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import evaluate
 from cfnade.metrics.formulas import cost_of
@@ -46,17 +49,35 @@ tail."""
 
 
 def hold_out_validation(
-    known: CountMatrix, settings: FitSettings, n_users: int
-) -> tuple[CountMatrix, CountMatrix | None]:
-    """Split counts into a training part, and a validation part from at most `n_users`."""
-    share, by = settings.validation_share, settings.validation_by
-    train, held_out = hold_out(known, share=share, by=by, n_users=n_users, rng=settings.seed)
-    if held_out.nnz == 0:
-        if share > 0:
-            kind = "items with a single event" if by == "sessions" else "items"
-            logger.warning("no user has enough %s for validation: running all epochs", kind)
+    known: Interactions, settings: FitSettings, plan: FitPlan
+) -> tuple[Interactions, CountMatrix | None]:
+    """Split data into a training part, and a validation part from some users.
+
+    By time, the training part ends for all users where the validation part begins.
+    """
+    share, by = settings.validation_share, plan.validation_by
+    if share == 0:
         return known, None
-    return train, held_out
+    if by in ("time", "last"):
+        try:
+            split = split_by_time if by == "time" else split_last
+            found = split(known, share=share)
+            later = sample_users(found.new, plan.validation_users, settings.seed)
+            if later.nnz:
+                return found.train, later
+            reason = "no user has new items in the last part"
+        except DataError as error:
+            reason = str(error)
+        logger.warning("validation uses random pairs, not the latest events: %s", reason)
+        by = "pairs"
+    found = split_random(
+        known, share=share, by=by, n_users=plan.validation_users, rng=settings.seed
+    )
+    if found.test.nnz == 0:
+        kind = "items with a single event" if by == "sessions" else "items"
+        logger.warning("no user has enough %s for validation: running all epochs", kind)
+        return known, None
+    return found.train, found.test
 
 
 def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
@@ -94,7 +115,7 @@ class Fitted:
 
 
 def fit_network(
-    known: CountMatrix,
+    known: Interactions | CountMatrix,
     settings: FitSettings,
     *,
     validation: CountMatrix | None = None,
@@ -106,7 +127,7 @@ def fit_network(
     """Train a network on counts.
 
     Args:
-        known: Counts to learn from, (n_users, n_items).
+        known: Interactions to learn from, or their counts alone, (n_users, n_items).
         settings: All settings.
         validation: Held-out counts to choose on, disjoint from `known`, never trained on;
             None holds out a part of `known`.
@@ -124,18 +145,20 @@ def fit_network(
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """
-    if known.nnz == 0:
+    if not isinstance(known, Interactions):
+        known = Interactions.from_matrix(known)
+    if known.n_pairs == 0:
         raise DataError("there is nothing to learn from: no pair has a count above 0")
     try:
         import cfnade.model.training  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
-    if validation is not None and validation.shape != known.shape:
+    if validation is not None and validation.shape != known.counts.shape:
         raise DataError(
-            f"validation must have the users and items of the counts, {known.shape}; "
+            f"validation must have the users and items of the counts, {known.counts.shape}; "
             f"got {validation.shape}"
         )
-    plan = FitPlan.of(known, settings)
+    plan = FitPlan.of(known.counts, settings, clock=known.clock)
     for line in plan.lines():
         logger.info("%s", line)
     if settings.recipe.readout.direct and plan.direct is None:
@@ -169,17 +192,19 @@ class _Checkpoints:
 
 @dataclass(frozen=True)
 class TrainingPart:
-    """Counts to train on, and what follows from them."""
+    """Data to train on, and what follows from them."""
 
-    counts: CountMatrix
+    data: Interactions
     ratings: RelativeRating
     plan: FitPlan
     n_threads: int | None = None
+    fits_ratings: bool = True
+    """Whether the ratings were fitted on these data, not given."""
 
     @cached_property
     def rated(self) -> csr_array:
         """Relative ratings, (n_users, n_items)."""
-        return self.ratings.transform(self.counts)
+        return self.ratings.transform(self.data.counts)
 
     @cached_property
     def readout_parts(self) -> ReadoutParts:
@@ -191,20 +216,61 @@ class TrainingPart:
             )
         return ReadoutParts(regression)
 
+    @cached_property
+    def half_lives(self) -> Sequence[float]:
+        """Half-lives to try; none without times."""
+        return () if self.data.clock is None else half_lives(self._log)
+
+    @property
+    def _log(self) -> EventLog:
+        assert self.data.log is not None
+        return self.data.log
+
+    def histories(self, half_life: float) -> tuple[RelativeRating, CountMatrix]:
+        """Counts that decay with a half-life (0 for none), and their distributions."""
+        if half_life == 0 or not self.fits_ratings:
+            return self.ratings, self.data.counts
+        counts = recent_counts(self._log, self.data.counts.shape, half_life)
+        return RelativeRating().fit(counts), counts
+
+    def trend(self, readout: Readout) -> NDArray[np.float32] | None:
+        """What recency adds to the scores of all users, (n_items,); None for nothing."""
+        if not readout.adds_trend:
+            return None
+        assert readout.trend_gain is not None and readout.popularity_gain is not None
+        now = self._watchers(readout.trend_half_life or 0.0)
+        return trend(now, self._watchers(0.0), readout.trend_gain, readout.popularity_gain)
+
+    @cached_property
+    def _watchers(self) -> Callable[[float], NDArray[np.float32]]:
+        return cache(partial(log_watchers, self._log, self.data.n_items))
+
+    def scorer(self, network: NumpyNetwork, readout: Readout) -> NetworkScorer:
+        """A network with its readout, which scores the counts of `histories`."""
+        network = self.readout_parts.add(network, readout)
+        if (added := self.trend(readout)) is not None:
+            network = NumpyNetwork(network.config, {**network.weights, "trend": added})
+        return NetworkScorer(network, self.histories(readout.history_half_life or 0.0)[0])
+
 
 class Judge:
     """Judges networks and readouts on held-out pairs of users whose other pairs are trained on."""
 
     def __init__(self, part: TrainingPart, held_out: CountMatrix, choose_by: str | None) -> None:
         """Prepare; users without a pair in `held_out` are left out."""
-        users = np.flatnonzero(np.diff(held_out.indptr))
-        self._plan, self._by = part.plan, choose_by
-        self.histories = part.ratings.transform(part.counts[users])  # (n_judged, n_items)
-        self._held_out = held_out[users]
+        self._users = np.flatnonzero(np.diff(held_out.indptr))
+        self._part, self._plan, self._by = part, part.plan, choose_by
+        self.histories = self._rated_histories(0.0)
+        self._held_out = held_out[self._users]
         self._relevance = part.ratings.transform(self._held_out)
         self._direct = part.readout_parts.scores(part.plan.readout, self.histories)
         self.n_looks = 0
         """Number of evaluations so far."""
+
+    def _rated_histories(self, half_life: float) -> csr_array:
+        """Relative ratings of the judged users, (n_judged, n_items)."""
+        ratings, counts = self._part.histories(half_life)
+        return ratings.transform(counts[self._users])
 
     def look(self, network: NumpyNetwork) -> Look:
         """Judge an epoch with the usual readout, as the network will be used."""
@@ -222,27 +288,40 @@ class Judge:
 
     def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
         """The best readout of a network, and its MPR in percent."""
-        logits, names = self.logits(network), ("mpr", self._by or READOUT_METRIC)
+        names = ("mpr", self._by or READOUT_METRIC)
+        part, given = self._part, self._plan.readout
+        if not part.fits_ratings and part.half_lives:
+            given = replace(given, history_half_life=0.0)
+        logits: dict[float, NDArray[np.float32]] = {}  # by half-life of the histories
 
-        def cost(readout: Readout) -> float:
-            return cost_by(self._metrics_with(logits, readout, names), self._by)
+        def judged(readout: Readout) -> dict[str, float]:
+            half_life = readout.history_half_life or 0.0
+            if half_life not in logits:
+                for old in list(logits)[:-1]:  # keep the last two: a search compares neighbours
+                    del logits[old]
+                logits[half_life] = self.logits(network, half_life)
+            return self._metrics_with(logits[half_life], readout, names)
 
-        readout = find_readout(self._plan.readout, cost)
-        return readout, self._metrics_with(logits, readout, names)["mpr"]
+        readout = find_readout(given, lambda each: cost_by(judged(each), self._by), part.half_lives)
+        return readout, judged(readout)["mpr"]
 
     def _metrics_with(
         self, logits: NDArray[np.float32], readout: Readout, names: Sequence[str]
     ) -> dict[str, float]:
-        """Metrics of logits with a readout that differs from the plan's in its gain alone."""
+        """Metrics of logits with a readout that differs from the plan's in its strengths alone."""
+        readout = readout.or_usual()
+        if (added := self._part.trend(readout)) is not None:
+            logits = logits + added
         if self._direct is not None:
-            logits = logits + np.float32(readout.or_usual().direct_gain or 0.0) * self._direct
+            logits = logits + np.float32(readout.direct_gain or 0.0) * self._direct
         return self.metrics(logits, names)
 
-    def logits(self, network: NumpyNetwork) -> NDArray[np.float32]:
-        """Scores of a network, (n_judged, n_items)."""
+    def logits(self, network: NumpyNetwork, half_life: float = 0.0) -> NDArray[np.float32]:
+        """Scores of a network for histories that decay with a half-life, (n_judged, n_items)."""
+        histories = self.histories if half_life == 0 else self._rated_histories(half_life)
         size = self._plan.rows_per_look
-        blocks = range(0, self.histories.shape[0], size)
-        return np.concatenate([network.logits(self.histories[at : at + size]) for at in blocks])
+        blocks = range(0, histories.shape[0], size)
+        return np.concatenate([network.logits(histories[at : at + size]) for at in blocks])
 
     def metrics(self, scores: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
         """Metrics of scores, (n_judged, n_items)."""
@@ -279,18 +358,17 @@ class _Fitting:
     callbacks: Callbacks
     checkpoints: _Checkpoints
 
-    def fit(self, known: CountMatrix, validation: CountMatrix | None) -> Fitted:
-        """Train, and find the readout on the held-out pairs; then add those pairs.
+    def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
+        """Train, and find the readout on held-out pairs; then add those pairs.
 
-        They change the count distributions and the direct path. Training again with them would
-        gain nothing (decision 29).
+        Random pairs change the count distributions and the direct path, and training again would
+        gain nothing (decision 29). The latest events do change the network: it is trained again on
+        all of them (decision 32).
         """
-        train_counts, held_out = known, validation
+        train, held_out = known, validation
         if validation is None:
-            train_counts, held_out = hold_out_validation(
-                known, self.settings, self.plan.validation_users
-            )
-        part = self._part(train_counts)
+            train, held_out = hold_out_validation(known, self.settings, self.plan)
+        part = self._part(train)
         judge = None
         if held_out is not None:
             self.callbacks.begin("direct path")
@@ -302,20 +380,23 @@ class _Fitting:
             readout, mpr = judge.find_readout(trained.network)
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
-            scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
-            calibrator = _calibrate(scorer, train_counts, held_out)
-        if judge is None or train_counts.nnz < known.nnz:
-            self.callbacks.begin("direct path of all pairs")
-        if train_counts.nnz < known.nnz:
+            _, histories = part.histories(readout.history_half_life or 0.0)
+            calibrator = _calibrate(part.scorer(trained.network, readout), histories, held_out)
+        if train is not known:
             part = self._part(known)
-        scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
+            if plan.refits:
+                trained = self._train_once(ALL_EVENTS, plan, part, None)
+        if judge is None or train is not known:
+            self.callbacks.begin("direct path of all pairs")
+        scorer = part.scorer(trained.network, readout)
         return Fitted(
             scorer, plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
         )
 
-    def _part(self, counts: CountMatrix) -> TrainingPart:
-        ratings = self.relative_rating or RelativeRating().fit(counts)
-        return TrainingPart(counts, ratings, self.plan, self.settings.n_threads)
+    def _part(self, data: Interactions) -> TrainingPart:
+        given = self.relative_rating
+        ratings = given or RelativeRating().fit(data.counts)
+        return TrainingPart(data, ratings, self.plan, self.settings.n_threads, given is None)
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for training settings; returns the plan that was carried out."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.checks import check_choice, check_share, check_whole
-from cfnade.data.splitting import HoldOutBy, check_hold_out_by
+from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.formulas import metric_function
 from cfnade.model.config import (
@@ -32,6 +32,12 @@ from cfnade.model.config import (
 logger = logging.getLogger(__name__)
 
 Start: TypeAlias = Literal["factors", "random"]
+
+ValidationBy: TypeAlias = HoldOutBy | Literal["time", "last"]
+"""How validation is held out: random pairs, events or sessions; all events after one point in time;
+or the last events of each user."""
+
+VALIDATION_BY = ("pairs", "events", "sessions", "time", "last")
 
 
 def readout_of(value: Readout | Mapping[str, Any]) -> Readout:
@@ -136,7 +142,7 @@ class FitSettings:
 
     recipe: Recipe = field(default_factory=Recipe)
     validation_share: float = 0.1
-    validation_by: HoldOutBy = "pairs"
+    validation_by: ValidationBy | None = None
     choose_by: str | None = None
     seed: int = 0
     n_threads: int | None = None
@@ -144,7 +150,8 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         check_share(validation_share=self.validation_share)
-        check_hold_out_by("validation_by", self.validation_by)
+        if self.validation_by is not None:
+            check_choice("validation_by", self.validation_by, VALIDATION_BY)
         if self.choose_by is not None:
             metric_function(self.choose_by)  # refuses unknown names
 

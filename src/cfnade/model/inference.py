@@ -113,6 +113,10 @@ class NumpyNetwork:
         # With all items as context, Eq. 13's sum over A is the same for every user.
         all_disliked = dislike_scale(config) * weights["dislike_weight"].sum(axis=0)
         self.empty_input: NDArray[np.float32] = weights["hidden_bias"] + all_disliked
+        self.bias: NDArray[np.float32] = weights["output_bias"]
+        """d, and the trend of each item if the readout has one, (n_items,)."""
+        if "trend" in weights:
+            self.bias = self.bias + weights["trend"]
         self.direct_weight: csr_array | None = None
         """B: what a like of the row's item adds to the logit of the column's."""
         if config.n_neighbours:
@@ -176,7 +180,7 @@ class NumpyNetwork:
         """
         hidden = self.hidden(ratings, disliked)
         logits = self.output(hidden)
-        logits += self.weights["output_bias"]
+        logits += self.bias
         if self.direct_weight is not None:
             logits += self.direct(ratings)
         return logits

@@ -159,10 +159,12 @@ def wrong_weights(
     `look_inside` also checks that every number is finite, which reads all of them.
     """
     # Counted without `weight_shapes`: a forged number of layers could make that list huge.
-    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)
+    has_trend = "trend" in weights
+    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0) + has_trend
     if len(weights) != n_expected:
         return f"expected {n_expected} weights, found {len(weights)}"
-    for name, shape in weight_shapes(config).items():
+    shapes = weight_shapes(config) | ({"trend": (config.n_items,)} if has_trend else {})
+    for name, shape in shapes.items():
         if name not in weights:
             return f"the weight {name} is missing"
         weight = weights[name]
