@@ -214,6 +214,18 @@ class Interactions:
         log = self.log.subset(keep)
         return replace(self, counts=log.counts(self.counts.shape), log=log)
 
+    def without_pairs(self, pairs: CountMatrix) -> Interactions:
+        """All events but those of some pairs, (n_users, n_items), with the same users and items."""
+        coordinates = pairs.tocoo()
+        drop = coordinates.row.astype(np.int64) * self.n_items + coordinates.col
+        kept = self.counts.tocoo()
+        keep = ~np.isin(kept.row.astype(np.int64) * self.n_items + kept.col, drop)
+        counts = csr_array((kept.data[keep], (kept.row[keep], kept.col[keep])), kept.shape)
+        log = self.log
+        if log is not None:
+            log = log.subset(~np.isin(log.user.astype(np.int64) * self.n_items + log.item, drop))
+        return replace(self, counts=counts, log=log)
+
     def describe(self) -> dict[str, Any]:
         """Sizes, and the spread of counts, items per user and users per item."""
         counts, n_cells = self.counts, self.n_users * self.n_items
