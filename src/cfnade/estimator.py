@@ -20,6 +20,7 @@ from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
 from cfnade.beyond.readout import Readout
+from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.ingest import read_interactions
@@ -260,6 +261,27 @@ class ImplicitCFNADE:
         self._info: dict[str, Any] = {}  # further fields of `model.json`
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
+
+    def histories(self, data: Any) -> CountMatrix:
+        """Histories as the model reads them: recent events weigh more, if that was found to help.
+
+        Pass them to `recommend`, `similar_users` or an evaluation. Without times, or if the model
+        does not use them, these are plain counts.
+
+        Args:
+            data: As for `fit`. Items that the model does not know raise an error.
+
+        Returns:
+            (n_users, n_items), in the order of the users of the data and the model's columns.
+
+        Raises:
+            DataError: If the data cannot be used.
+        """
+        data = read_interactions(data)
+        half_life = self.readout_.history_half_life
+        if half_life and data.log is not None and data.clock is not None:
+            data = replace(data, counts=recent_counts(data.log, data.counts.shape, half_life))
+        return self.catalogue_.align(data)
 
     def plan(self, counts: Any) -> FitPlan:
         """What `fit` would do with these counts; `plan(counts).lines()` is readable.

@@ -8,8 +8,9 @@ network: B was fitted on the training pairs and would look too good there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_above_zero, check_at_least, check_bool, check_whole
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork, direct_path, direct_weight
-
 
 RECENCY = ("history_half_life", "trend_half_life", "trend_gain", "popularity_gain")
 """Fields of a readout that need times."""
@@ -84,7 +84,13 @@ NO_READOUT = Readout(direct=False)
 """The network alone, as in the paper."""
 
 USUAL = Readout(
-    direct_l2=10.0, direct_neighbours=32, direct_gain=10.0, **dict.fromkeys(RECENCY, 0.0)
+    direct_l2=10.0,
+    direct_neighbours=32,
+    direct_gain=10.0,
+    history_half_life=0.0,
+    trend_half_life=0.0,
+    trend_gain=0.0,
+    popularity_gain=0.0,
 )
 """What an epoch is judged with, and what is added without validation."""
 
@@ -164,22 +170,21 @@ def find_readout(
         if not given.direct or given.direct_gain is not None:
             return usual
         return min((replace(usual, direct_gain=gain) for gain in GAINS), key=cost)
-    grid = {
+    grid: dict[str, Sequence[Any]] = {
         "trend_half_life": tuple(half_lives),
         "trend_gain": (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0),
         "popularity_gain": (0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
         "direct_gain": (1.0, *GAINS),
         "history_half_life": (0.0, *half_lives),
     }
-    start = {"trend_half_life": half_lives[2], "trend_gain": 0.5, "popularity_gain": 0.0}
-    start |= {"direct_gain": usual.direct_gain, "history_half_life": 0.0}
+    first = {"trend_half_life": half_lives[2], "trend_gain": 0.5}  # the others: as usual
     if not given.direct:
         del grid["direct_gain"]
     grid = {name: values for name, values in grid.items() if getattr(given, name) is None}
-    start = {name: start[name] for name in grid}
+    start = {name: first.get(name, getattr(usual, name)) for name in grid}
 
-    def attempt(values: Mapping[str, float]) -> Trial:
-        return Trial(dict(values), cost(replace(usual, **values)))
+    def attempt(values: dict[str, Any]) -> Trial:
+        return Trial(values, cost(replace(usual, **values)))
 
     if not grid:
         return usual

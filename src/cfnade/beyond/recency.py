@@ -86,7 +86,7 @@ def log_watchers(log: EventLog, n_items: int, half_life: float = 0.0) -> NDArray
     last = order[np.flatnonzero(np.diff(pair[order], append=-1))]
     recent = np.bincount(log.item[last], weight[last], minlength=n_items)
     scale = last.size / max(float(recent.sum()), 1e-300)
-    return np.log1p(scale * recent).astype(np.float32)
+    return np.asarray(np.log1p(scale * recent), dtype=np.float32)
 
 
 def trend(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_at_least
-from cfnade.data.events import EventLog
+from cfnade.data.events import Clock, EventLog
 from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -135,6 +135,11 @@ class Interactions:
     def n_pairs(self) -> int:
         """Number of (user, item) pairs with a count above zero."""
         return int(self.counts.nnz)
+
+    @property
+    def clock(self) -> Clock | None:
+        """What the times of the events are; None if they are unknown."""
+        return None if self.log is None else self.log.clock
 
     @cached_property
     def item_index(self) -> dict[Hashable, int]:

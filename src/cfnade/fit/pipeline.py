@@ -19,8 +19,8 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
-from cfnade.data.events import EventLog
 from cfnade.data.event_splits import split_by_time, split_last, split_random
+from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import sample_users

@@ -217,9 +217,7 @@ class FitPlan:
     """What the times of events are; None without times."""
 
     @classmethod
-    def of(
-        cls, counts: CountMatrix, settings: FitSettings, clock: Clock | None = None
-    ) -> FitPlan:
+    def of(cls, counts: CountMatrix, settings: FitSettings, clock: Clock | None = None) -> FitPlan:
         """Plan the fit of counts, (n_users, n_items), with times of this clock if there are any.
 
         Raises:
@@ -378,7 +376,8 @@ class FitPlan:
             f"{self._epochs_in_words()}, {training.precision} products"
             f"{'' if self.trials == 1 else f'; up to {self.trials} trials around that'}",
             f"direct path: {direct}",
-            f"readout: searches {', '.join(searched) or 'nothing'}; validation by {self.validation_by}",
+            f"readout: searches {', '.join(searched) or 'nothing'}; validation by "
+            f"{self.validation_by}",
             self.memory.describe(),
         ]
 
