@@ -33,14 +33,15 @@ SETS = (
 
 
 def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
-    """The arguments of `cfnade compare` for one data set."""
+    """The arguments of `cfnade compare` for one data set; pairs are held out at random."""
+    random = ["--split", "random"]
     if name == "completejourney":
         write_purchases(scratch / "purchases.parquet")  # product types, of the embedded data
-        return [str(scratch / "purchases.parquet")]
+        return [str(scratch / "purchases.parquet"), *random]
     if (data / f"{name}-test.parquet").exists():
         train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
-        return [train, "--test", test]
-    return [str(data / f"{name}.parquet")]
+        return [train, "--test", test, *random]
+    return [str(data / f"{name}.parquet"), *random]
 
 
 def table(outcomes: dict[str, dict[str, Any]]) -> str:

@@ -85,7 +85,7 @@ def place_of(name: str, kind: str) -> Path:
 def run(name: str, kind: str, folder: Path) -> None:
     """Fit once and keep the outcome."""
     data, test = read_set(name, folder)
-    protocol = Protocol(data, test, ProtocolConfig(seed=0))
+    protocol = Protocol(data, test, ProtocolConfig(seed=0, split="random"))
     known = protocol.known
     model: Any
     if kind.startswith("als"):

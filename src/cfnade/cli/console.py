@@ -91,14 +91,31 @@ def comparison_table(comparison: Comparison) -> Table:
         title=f"{escape(comparison.dataset)}: {n_of(comparison.n_users, 'user')}, "
         f"{n_of(comparison.n_items, 'item')}, {n_of(comparison.n_pairs, 'pair')}; "
         f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
-        caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
-        "95 % bootstrap interval over users. * is the best; ~ is not significantly worse (paired "
-        f"bootstrap over users). One fit each{_chosen_how(comparison)}.",
+        caption=f"{_split_how(comparison.protocol)}MPR in percent, lower is better (50 = chance); "
+        "recall and nDCG, higher is better. 95 % bootstrap interval over users. * is the best; ~ "
+        "is not significantly worse (paired bootstrap over users). One fit each"
+        f"{_chosen_how(comparison)}.",
         caption_justify="left",
     )
     for row in rows:
         table.add_row(*(row[name] for name in names))
     return table
+
+
+def _split_how(protocol: dict[str, Any]) -> str:
+    """How the test part was held out, and who and what is left out of it, unless at random."""
+    split = protocol.get("split", "random")
+    if protocol["is_fixed_split"] or split == "random":
+        return ""
+    what = "The test part is the last events of each user"
+    if split == "time":
+        what = f"The test part is all events from {protocol['split_time']} on"
+    born = ""
+    if protocol["n_born_pairs"]:
+        users, items = (n_of(protocol[f"n_born_{who}s"], who) for who in ("user", "item"))
+        pairs = n_of(protocol["n_born_pairs"], "pair")
+        born = f", without {pairs} of {users} and {items} first seen after the split"
+    return f"{what}{born}. "
 
 
 def _chosen_how(comparison: Comparison) -> str:

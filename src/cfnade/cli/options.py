@@ -33,7 +33,18 @@ Json = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write JSON to this file; - is standard output."),
 ]
-TestShare = Annotated[float, typer.Option(help="Share of each user's items held out for the test.")]
+TestShare = Annotated[
+    float,
+    typer.Option(help="Share of each user's items, or of the events, held out for the test."),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="random|time|last",
+        help="Test on random items, on all events after a point in time, or on each user's last.",
+        show_default="by time or order if the data have one",
+    ),
+]
 Recipe = Annotated[
     str, typer.Option(help="Settings to start from.", metavar="default|thorough|paper")
 ]
@@ -101,6 +112,7 @@ class ProtocolOptions:
     """How to split and rank."""
 
     test_share: TestShare = 0.1
+    split: Split = None
     candidates: Annotated[
         str, typer.Option(help="Rank unseen items or all items.", metavar="unseen|all")
     ] = "unseen"
@@ -115,7 +127,7 @@ class ProtocolOptions:
         str | None,
         typer.Option(
             metavar="pairs|events|sessions",
-            help="Split off the validation part by pairs, events or sessions.",
+            help="With a random split: hold out validation by pairs, events or sessions.",
             show_default="like the test part",
         ),
     ] = None

@@ -73,7 +73,7 @@ def _search_cfnade(
         start = "random" if plan.factors is None else "factors"
         settings = {**contender.start, **searched, "recipe__start": start}
         model = contender.model(settings, validation.relative_rating)
-        model.fit(validation.train, validation=validation.held_out)
+        model.fit(validation.train, validation=validation.new_pairs)
         if model.validation_mpr_ is None:
             raise TrainingError("CF-NADE was not validated; is there a validation part?")
         carried_out = model.plan(validation.train).training

@@ -80,6 +80,16 @@ class EventLog:
         """Number of events."""
         return float(self.count.sum())
 
+    @property
+    def is_gapless(self) -> bool:
+        """Whether the times of every user are 0, 1, 2, ... or those of every user 1, 2, 3, ..."""
+        if self.time is None or not self.n_entries:
+            return False
+        is_first = np.diff(self.user, prepend=-1) > 0
+        starts, steps = self.time[is_first], np.diff(self.time, prepend=0.0)[~is_first]
+        same_start = starts[0] in (0.0, 1.0) and (starts == starts[0]).all()
+        return bool(same_start and np.isin(steps, (0.0, 1.0)).all())
+
     def subset(self, keep: NDArray[np.bool_]) -> EventLog:
         """The entries to keep, (n_entries,), with the same users, items and kinds."""
         return replace(

@@ -297,13 +297,16 @@ class SettingsFile:
         """The recipe's name and the settings that differ from it."""
         return {"recipe": self.recipe, **self.settings}
 
-    def check_test_is_unseen(self, sha256: str, *, seed: int, test_share: float) -> None:
+    def check_test_is_unseen(
+        self, sha256: str, *, seed: int, test_share: float, split: str = "random"
+    ) -> None:
         """Refuse to judge settings on pairs that they were chosen with.
 
         Args:
             sha256: Of the fingerprint of the data to be split.
             seed: Of the split.
-            test_share: Of each user's items to be held out.
+            test_share: Of each user's items, or of the events, to be held out.
+            split: How they are held out: "random", "time" or "last".
 
         Raises:
             ConfigError: If the search saw this data with another part of it held out.
@@ -317,11 +320,13 @@ class SettingsFile:
             )
             return
         used = {name: self.search.get(name) for name in ("seed", "test_share")}
-        if used != {"seed": seed, "test_share": test_share}:
+        used["split"] = self.search.get("split", "random")
+        if used != {"seed": seed, "test_share": test_share, "split": split}:
             raise ConfigError(
-                f"these settings were chosen on this data with seed {used['seed']} and a test "
-                f"share of {used['test_share']}: with seed {seed} and {test_share} some test pairs "
-                "have been seen; use the same, or tune again"
+                f"these settings were chosen on this data with seed {used['seed']}, a test share "
+                f"of {used['test_share']} and split {used['split']!r}: with seed {seed}, "
+                f"{test_share} and {split!r} some test pairs have been seen; use the same, or tune "
+                "again"
             )
 
 

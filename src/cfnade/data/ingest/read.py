@@ -39,7 +39,7 @@ from cfnade.data.ingest.scan import (
     or_ignore,
     quote_name,
 )
-from cfnade.data.ingest.times import BadTimes, Times, time_form
+from cfnade.data.ingest.times import PLACES, BadTimes, Times, time_form
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
@@ -330,8 +330,8 @@ def _aggregate(
         kinds=kinds,
         unit="" if rows.times is None else rows.times.unit,
     )
-    if "time" in columns and not is_time(columns["time"]):
-        log = _as_order(log)
+    if log.clock == "number" and not is_time(columns["time"]) and log.is_gapless:
+        log = replace(log, clock="order", unit=PLACES)
     for line in log.lines():
         logger.info("%s", line)
     return Interactions.from_log(log, user_ids, item_ids)
@@ -359,19 +359,6 @@ def _number_kinds(
         raise DataError(f"{too_many}; name a column of kinds of events as event_col, or 'none'")
     logger.warning("%s, so it does not hold kinds of events and is not used", too_many)
     return ()
-
-
-def _as_order(log: EventLog) -> EventLog:
-    """Take numbers for places in an order if every user has 0, 1, 2, ... or 1, 2, 3, ..."""
-    if log.clock != "number" or log.time is None:
-        return log
-    is_first = np.diff(log.user, prepend=-1) > 0
-    step = np.diff(log.time, prepend=0.0)
-    starts = log.time[is_first]
-    dense = np.isin(step[~is_first], (0.0, 1.0)).all()
-    if len(starts) < 2 or not dense or starts[0] not in (0.0, 1.0) or np.ptp(starts) > 0:
-        return log
-    return replace(log, clock="order", unit="places in the order of each user's events")
 
 
 def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from cfnade.data.ingest.scan import Connection, Scan, is_numeric, quote_text
 
 WITH_ZONE = "dates and times with a time zone"
 WITHOUT_ZONE = "dates and times without a time zone, taken as UTC"
+PLACES = "places in the order of each user's events"
 
 _UNITS = ((1e11, 1.0, "seconds"), (1e14, 1e3, "milliseconds"), (1e17, 1e6, "microseconds"))
 """Integers up to this size since 1970 are taken for this many per second, of this name."""
@@ -117,7 +118,7 @@ class TimeForm:
         self, low: float, high: float, *, all_dates: bool, is_order: bool
     ) -> Times | BadTimes:
         if is_order:
-            return Times(self.value, "order", "places in the order of each user's events")
+            return Times(self.value, "order", PLACES)
         if all_dates:
             return Times(f"epoch({_date_of(self.value)})", "seconds", "dates written as YYYYMMDD")
         size = max(abs(low), abs(high))
