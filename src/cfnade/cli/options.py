@@ -131,6 +131,10 @@ class ProtocolOptions:
             show_default="like the test part",
         ),
     ] = None
+    recency: Annotated[
+        bool,
+        typer.Option(help="With times: give every model the search for recency that CF-NADE has."),
+    ] = True
 
     def config(self, seed: int) -> ProtocolConfig:
         """As settings of a comparison."""

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from cfnade.answer.probability import Calibrator
+from cfnade.beyond.readout import RECENCY
 from cfnade.compare.contender import Contender
 from cfnade.compare.kept import KeptModels
 from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.recency_search import find_recency
 from cfnade.compare.registry import contender
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError, n_of
@@ -163,10 +165,22 @@ def _enter(
     search = candidate.search(
         protocol.validation, max_trials=max_trials, seconds=seconds, on_trial=on_trial
     )
-    best = search.best
+    best, recency, n_looks = search.best, None, search.n_looks
+    search_seconds, found = search.seconds, dict(best.settings)
+    validation, data = protocol.validation, protocol.known_data
+    if candidate.gets_recency and data.clock is not None and protocol.config.recency:
+        assert validation.train_data is not None
+        started = time.perf_counter()
+        on_train = candidate.fit(validation.train_data, best.settings, validation.relative_rating)
+        recency = find_recency(on_train, validation)
+        search_seconds += time.perf_counter() - started
+        n_looks += recency.n_looks
+        found |= {name: getattr(recency.readout, name) for name in RECENCY}
     notify(JobProgress(name, "fit"))
     started = time.perf_counter()
-    fitted = candidate.fit(protocol.known, best.settings, protocol.relative_rating)
+    fitted = candidate.fit(data, best.settings, protocol.relative_rating)
+    if recency is not None:
+        fitted = recency.add_to(fitted, data)
     seconds = time.perf_counter() - started
     notify(JobProgress(name, "test"))
     evaluation, calibration = protocol.test(fitted), None
@@ -177,12 +191,12 @@ def _enter(
         evaluation.metrics,
         evaluation.intervals,
         round(seconds, 3),
-        round(search.seconds, 3),
+        round(search_seconds, 3),
         len(search.trials),
         best.cost,
-        best.settings,
+        found,
         calibration,
-        search.n_looks,
+        n_looks,
         tuple(candidate.edges({**best.settings, **search.chosen})),
     )
     return (result, evaluation), fitted

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from cfnade.data.interactions import CountMatrix
+from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scorer import Scorer
@@ -59,6 +59,12 @@ class Contender:
 
     uses_ratings: bool = False
     """Whether the model takes `relative_rating`."""
+
+    uses_times: bool = False
+    """Whether the model takes `Interactions` with their events, not counts alone."""
+
+    gets_recency: bool = True
+    """Whether the comparison adds recency to the model if there are times."""
 
     shared: Mapping[str, Callable[[CountMatrix], Any]] = field(default_factory=dict)
     """Arguments of the model that are the same for all trials, made once from the counts."""
@@ -129,10 +135,11 @@ class Contender:
         )
 
     def fit(
-        self, known: CountMatrix, settings: Mapping[str, Any], ratings: RelativeRating | None
+        self, known: Interactions, settings: Mapping[str, Any], ratings: RelativeRating | None
     ) -> Scorer:
         """Fit with chosen settings on train and validation together."""
-        fitted: Scorer = self.model({**settings, **self.final}, ratings).fit(known)
+        model = self.model({**settings, **self.final}, ratings)
+        fitted: Scorer = model.fit(known if self.uses_times else known.counts)
         return fitted
 
     def model(

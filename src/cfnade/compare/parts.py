@@ -75,6 +75,9 @@ class ProtocolConfig:
     """Fit the relative ratings on the known pairs, or on all pairs as in the paper, which leaks a
     little of the test into the training ratings."""
 
+    recency: bool = True
+    """With times, give every model the search for recency that CF-NADE has."""
+
     def __post_init__(self) -> None:
         check_choice("ratings_from", self.ratings_from, get_args(RatingsFrom))
         check_choice("candidates", self.candidates, get_args(Candidates))

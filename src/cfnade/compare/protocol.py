@@ -14,7 +14,7 @@ from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import MIN_ITEMS, sample_users, without_overlap
 from cfnade.errors import DataError
-from cfnade.metrics.evaluate import Evaluation, evaluate
+from cfnade.metrics.evaluate import Evaluation, evaluate, read_histories
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer
 
@@ -76,7 +76,7 @@ class Protocol:
         ratings = self.relative_rating or RelativeRating().fit(self.known)
         return evaluate(
             scorer,
-            self.known,
+            read_histories(scorer, self.known_data),
             self._test,
             ratings.transform(self._test),
             candidates=self.config.candidates,
@@ -86,7 +86,8 @@ class Protocol:
     def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration:
         """Judge the probabilities of a final model, on items not in the histories."""
         unseen = without_overlap(self.known, self._test)
-        return judge_probabilities(scorer, calibrator, self.known, unseen, rng=self.config.seed)
+        histories = read_histories(scorer, self.known_data)
+        return judge_probabilities(scorer, calibrator, histories, unseen, rng=self.config.seed)
 
 
 def validation_alone(data: Interactions, config: ProtocolConfig) -> Validation:

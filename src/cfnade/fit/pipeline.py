@@ -27,7 +27,7 @@ from cfnade.data.splitting import sample_users
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
 from cfnade.fit.plan import ALL_EVENTS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
-from cfnade.metrics.evaluate import evaluate
+from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.formulas import cost_of
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
@@ -327,7 +327,7 @@ class Judge:
         """Metrics of scores, (n_judged, n_items)."""
         self.n_looks += 1
         return evaluate(
-            _InOrder(scores),
+            KnownScores(scores),
             self.histories,
             self._held_out,
             self._relevance,
@@ -335,17 +335,6 @@ class Judge:
             block_size=self._plan.rows_per_look,
             n_bootstrap=0,
         ).metrics
-
-
-class _InOrder:
-    """Scores that are known already; `evaluate` asks for them block by block, in order."""
-
-    def __init__(self, scores: NDArray[np.float32]) -> None:
-        self._scores, self._next = scores, 0
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        start, self._next = self._next, self._next + histories.shape[0]
-        return self._scores[start : self._next]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import without_overlap
 from cfnade.errors import TrainingError
-from cfnade.metrics.evaluate import evaluate
+from cfnade.metrics.evaluate import evaluate, read_histories
 from cfnade.metrics.formulas import Candidates
 from cfnade.scorer import Scorer
 
@@ -56,9 +56,10 @@ class Validation:
     def metrics(self, scorer: Scorer) -> dict[str, float]:
         """MPR in percent, and some other metrics, of a model fitted on `train`."""
         relevance = self.ratings.transform(self.held_out)
+        data = self.train_data
         return evaluate(
             scorer,
-            self.train,
+            self.train if data is None else read_histories(scorer, data),
             self.held_out,
             relevance,
             metrics=JUDGED_BY,
