@@ -65,7 +65,8 @@ def recommend_all(
             added[rows_of(ratings), ratings.indices] = -np.inf
         for row, own in enumerate(added if is_filtered else (), start=rows.start):
             rule_out(own, None if only is None else only.of(row), never.of(row))
-        found = answers.best(ratings, hidden, added, n, include_seen=not filter_already_liked_items)
+        seen = None if filter_already_liked_items else histories[rows].data
+        found = answers.best(ratings, hidden, added, n, seen=seen)
         return rows.stop, found._replace(row=found.row + rows.start)
 
     n_users, n_items = histories.shape

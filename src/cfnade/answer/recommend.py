@@ -18,12 +18,12 @@ from scipy.sparse import csr_array
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
-from cfnade.answer.shortlist import Shortlist
+from cfnade.answer.shortlist import Best, Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
-from cfnade.model.inference import NetworkScorer, full_dislike
+from cfnade.model.inference import NetworkScorer, full_dislike, with_values
 from cfnade.scorer import blocks
 
 N_BINS = 48
@@ -182,7 +182,8 @@ class Answers:
         _rule_out(queries, ratings, added)
         include_seen = any(query.include_seen for query in queries)
         most = max(query.n for query in queries)
-        found = self.best(ratings, hidden, added, most, include_seen=include_seen)
+        counts = np.concatenate([query.counts for query in queries])
+        found = self.best(ratings, hidden, added, most, seen=counts if include_seen else None)
         ends = np.searchsorted(found.row, np.arange(len(queries) + 1)).tolist()
         answers = []
         for row, (start, end) in enumerate(pairwise(ends)):
@@ -202,7 +203,7 @@ class Answers:
         added: NDArray[np.float32],
         n: int,
         *,
-        include_seen: bool,
+        seen: NDArray[np.floating] | None = None,
     ) -> AnswerTable:
         """The best items of many histories.
 
@@ -212,16 +213,44 @@ class Answers:
             added: What the direct path adds; minus infinity for items that may not be recommended,
                 (n_users, n_items).
             n: Most items for each history.
-            include_seen: Whether an item of a history may be recommended.
+            seen: Counts of the histories, (n_pairs,), if an item of a history may be recommended.
         """
-        row, column, score = self._shortlist.best(hidden, added, n)
+        repeats = None
+        if seen is not None:
+            repeats = self.scorer.repeat_scores(with_values(ratings, seen))
+        if repeats is None:
+            row, column, score = self._shortlist.best(hidden, added, n)
+        else:
+            row, column, score = self._with_repeats(ratings, hidden, added, n, repeats)
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
         probability = self.calibrator.probability(score, np.diff(ratings.indptr)[row])
-        if include_seen:
-            seen = rows_of(ratings) * ratings.shape[1] + ratings.indices
-            probability[np.isin(row * ratings.shape[1] + column, seen)] = np.nan
+        if seen is not None:
+            pairs = rows_of(ratings) * ratings.shape[1] + ratings.indices
+            probability[np.isin(row * ratings.shape[1] + column, pairs)] = np.nan
         return AnswerTable(row, column, score, probability)
+
+    def _with_repeats(
+        self,
+        ratings: csr_array,
+        hidden: NDArray[np.float32],
+        added: NDArray[np.float32],
+        n: int,
+        repeats: NDArray[np.float32],
+    ) -> Best:
+        """As `best`, with the scores of repeats, (n_pairs,), for the items of the histories."""
+        rows, columns = rows_of(ratings), ratings.indices
+        is_allowed = added[rows, columns] > -np.inf
+        added[rows, columns] = -np.inf  # the network does not rank them
+        row, column, score = self._shortlist.best(hidden, added, n)
+        row = np.concatenate([row, rows[is_allowed]])
+        column = np.concatenate([column, columns[is_allowed]])
+        score = np.concatenate([score, repeats[is_allowed]])
+        order = np.lexsort((column, -score, row))
+        row = row[order]
+        place = np.arange(row.size) - np.searchsorted(row, row)
+        kept = order[place < n]
+        return row[place < n], column[kept], score[kept]
 
     def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
         """What each entry of a history does for some items, (n_asked,)."""

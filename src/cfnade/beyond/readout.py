@@ -8,6 +8,7 @@ network: B was fitted on the training pairs and would look too good there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,11 +19,15 @@ from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_above_zero, check_at_least, check_bool, check_whole
+from cfnade.errors import ConfigError
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork, direct_path, direct_weight
 
 RECENCY = ("history_half_life", "trend_half_life", "trend_gain", "popularity_gain")
 """Fields of a readout that need times."""
+
+N_REPEAT_WEIGHTS = 4
+"""A constant, the weight of the count, and those of two features of items."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,9 @@ class Readout:
     popularity_gain: float | None = None
     """Strength of an item's recent popularity; 0 leaves it out."""
 
+    repeats: tuple[float, ...] | None = None
+    """Weights of the model of repeats (`beyond/repeats.py`); empty for none."""
+
     def __post_init__(self) -> None:
         check_bool("direct", self.direct)
         for name in ("direct_l2", "direct_gain"):
@@ -65,6 +73,13 @@ class Readout:
                 check_above_zero(**{name: getattr(self, name)})
         if self.direct_neighbours is not None:
             check_whole("direct_neighbours", self.direct_neighbours, 1)
+        if self.repeats is not None:
+            object.__setattr__(self, "repeats", tuple(self.repeats))  # JSON has lists
+            check_at_least(-math.inf, **{f"repeats[{n}]": w for n, w in enumerate(self.repeats)})
+            if len(self.repeats) not in (0, N_REPEAT_WEIGHTS):
+                raise ConfigError(
+                    f"repeats must be {N_REPEAT_WEIGHTS} weights or none, got {len(self.repeats)}"
+                )
         for name in RECENCY:
             if getattr(self, name) is not None:
                 check_at_least(0, **{name: getattr(self, name)})
@@ -91,6 +106,7 @@ USUAL = Readout(
     trend_half_life=0.0,
     trend_gain=0.0,
     popularity_gain=0.0,
+    repeats=(),
 )
 """What an epoch is judged with, and what is added without validation."""
 

@@ -79,7 +79,7 @@ def _search_cfnade(
         start = "random" if plan.factors is None else "factors"
         settings = {**contender.start, **searched, "recipe__start": start}
         model = contender.model(settings, validation.relative_rating)
-        model.fit(train, validation=validation.new_pairs)
+        model.fit(train, validation=validation.held_out)
         if model.validation_mpr_ is None:
             raise TrainingError("CF-NADE was not validated; is there a validation part?")
         carried_out = model.plan(train).training

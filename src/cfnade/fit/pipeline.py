@@ -19,11 +19,12 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
+from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
 from cfnade.data.event_splits import split_by_time, split_last, split_random
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
-from cfnade.data.splitting import sample_users
+from cfnade.data.splitting import overlap, sample_users, without_overlap
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
 from cfnade.fit.plan import ALL_EVENTS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_SECONDS = 20.0
 """Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
 
+FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
+"""Held-out repeats without which none are modelled, and scores of new items to compare with."""
+
 READOUT_METRIC = "ndcg@100"
 """Metric that the readout is chosen by, with MPR. MPR alone would trade the top of the list for the
 tail."""
@@ -53,7 +57,8 @@ def hold_out_validation(
 ) -> tuple[Interactions, CountMatrix | None]:
     """Split data into a training part, and a validation part from some users.
 
-    By time, the training part ends for all users where the validation part begins.
+    By time, the training part ends for all users where the validation part begins, and some pairs
+    are in both: repeats.
     """
     share, by = settings.validation_share, plan.validation_by
     if share == 0:
@@ -62,9 +67,8 @@ def hold_out_validation(
         try:
             split = split_by_time if by == "time" else split_last
             found = split(known, share=share)
-            later = sample_users(found.new, plan.validation_users, settings.seed)
-            if later.nnz:
-                return found.train, later
+            if found.new.nnz:
+                return found.train, sample_users(found.test, plan.validation_users, settings.seed)
             reason = "no user has new items in the last part"
         except DataError as error:
             reason = str(error)
@@ -245,11 +249,23 @@ class TrainingPart:
     def _watchers(self) -> Callable[[float], NDArray[np.float32]]:
         return cache(partial(log_watchers, self._log, self.data.n_items))
 
+    @cached_property
+    def repeat_features(self) -> NDArray[np.float64]:
+        """What repeats depend on beside the count, (n_items, 2)."""
+        return item_features(self._log, self.data.n_items)
+
     def scorer(self, network: NumpyNetwork, readout: Readout) -> NetworkScorer:
         """A network with its readout, which scores the counts of `histories`."""
         network = self.readout_parts.add(network, readout)
-        if (added := self.trend(readout)) is not None:
-            network = NumpyNetwork(network.config, {**network.weights, "trend": added})
+        added: dict[str, NDArray[np.float32]] = {}
+        if (rise := self.trend(readout)) is not None:
+            added["trend"] = rise
+        if readout.repeats and self.data.clock is not None:
+            repeats = Repeats.of(readout.repeats, self.repeat_features)
+            added["repeat_bias"] = repeats.bias
+            added["repeat_weight"] = np.array([repeats.weight], dtype=np.float32)
+        if added:
+            network = NumpyNetwork(network.config, {**network.weights, **added})
         return NetworkScorer(network, self.histories(readout.history_half_life or 0.0)[0])
 
 
@@ -358,19 +374,24 @@ class _Fitting:
         if validation is None:
             train, held_out = hold_out_validation(known, self.settings, self.plan)
         part = self._part(train)
-        judge = None
+        judge, new = None, None
         if held_out is not None:
             self.callbacks.begin("direct path")
-            judge = Judge(part, held_out, self.settings.choose_by)
+            new = without_overlap(train.counts, held_out)
+            judge = Judge(part, new, self.settings.choose_by)
         plan, trained = self._train(part, judge)
         readout, mpr, calibrator, n_looks = plan.readout.or_usual(), None, None, 0
-        if judge is not None and held_out is not None:
+        if judge is not None and held_out is not None and new is not None:
             self.callbacks.begin("readout")
             readout, mpr = judge.find_readout(trained.network)
+            _, histories = part.histories(readout.history_half_life or 0.0)
+            if plan.readout.repeats is None:
+                readout = replace(
+                    readout, repeats=find_repeats(part, trained.network, readout, held_out)
+                )
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
-            _, histories = part.histories(readout.history_half_life or 0.0)
-            calibrator = _calibrate(part.scorer(trained.network, readout), histories, held_out)
+            calibrator = _calibrate(part.scorer(trained.network, readout), histories, new)
         if train is not known:
             part = self._part(known)
             if plan.refits:
@@ -455,6 +476,38 @@ class _Fitting:
                     "choose_by": None if judge is None else self.settings.choose_by,
                 },
             )
+
+
+def find_repeats(
+    part: TrainingPart, network: NumpyNetwork, readout: Readout, held_out: CountMatrix
+) -> tuple[float, ...]:
+    """Weights of the model of repeats, on the scale of the network's scores of new items.
+
+    Args:
+        part: Data to train on.
+        network: Trained on them.
+        readout: What is added to it.
+        held_out: Later pairs, new ones and repeats, (n_users, n_items).
+
+    Returns:
+        None of them if there are hardly any repeats.
+    """
+    repeated = overlap(part.data.counts, held_out)
+    if part.data.clock is None or repeated.nnz < FEWEST_REPEATS:
+        return ()
+    users = np.flatnonzero(np.diff(held_out.indptr))
+    _, histories = part.histories(readout.history_half_life or 0.0)
+    weights = fit_repeats(histories[users], repeated[users], part.repeat_features)
+    # On the scale of the logits of new items: both have the same log-odds of being held out.
+    some = users[:: max(1, users.size * part.data.n_items // REPEAT_SCORES)]
+    scores = part.scorer(network, replace(readout, repeats=())).scores(histories[some])
+    is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
+    own, later = part.data.counts[some], held_out[some]
+    is_new[np.repeat(np.arange(some.size), np.diff(own.indptr)), own.indices] = False
+    is_true[np.repeat(np.arange(some.size), np.diff(later.indptr)), later.indices] = True
+    shift, slope = logistic_regression(scores[is_new][:, None], is_true[is_new])
+    weights[0] -= shift
+    return tuple((weights / max(slope, 1e-3)).tolist())
 
 
 def _calibrate(

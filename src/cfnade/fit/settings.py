@@ -403,4 +403,6 @@ def _toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
     raise ConfigError(f"a settings file holds numbers, texts, true and false; got {value!r}")

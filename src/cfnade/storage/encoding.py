@@ -159,12 +159,13 @@ def wrong_weights(
     `look_inside` also checks that every number is finite, which reads all of them.
     """
     # Counted without `weight_shapes`: a forged number of layers could make that list huge.
-    has_trend = "trend" in weights
-    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0) + has_trend
+    of_readout = {"trend": (config.n_items,), "repeat_bias": (config.n_items,)}
+    of_readout |= {"repeat_weight": (1,)}
+    added = {name: shape for name, shape in of_readout.items() if name in weights}
+    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0) + len(added)
     if len(weights) != n_expected:
         return f"expected {n_expected} weights, found {len(weights)}"
-    shapes = weight_shapes(config) | ({"trend": (config.n_items,)} if has_trend else {})
-    for name, shape in shapes.items():
+    for name, shape in (weight_shapes(config) | added).items():
         if name not in weights:
             return f"the weight {name} is missing"
         weight = weights[name]
