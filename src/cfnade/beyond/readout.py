@@ -89,6 +89,10 @@ class Readout:
         """Whether popularity is added to the scores."""
         return bool(self.trend_gain or self.popularity_gain)
 
+    def without_recency(self) -> Readout:
+        """The same with all events weighing the same and no trend."""
+        return replace(self, history_half_life=0.0, trend_gain=0.0, popularity_gain=0.0)
+
     def or_usual(self) -> Readout:
         """Replace None by the usual values."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
@@ -204,5 +208,11 @@ def find_readout(
 
     if not grid:
         return usual
-    found = coordinate_search(attempt, start, grid, max_trials=MAX_LOOKS)
+    found = coordinate_search(
+        attempt,
+        start,
+        grid,
+        max_trials=MAX_LOOKS,
+        other_starts=({"trend_half_life": half_lives[1]},) if "trend_half_life" in grid else (),
+    )
     return replace(usual, **found.chosen)

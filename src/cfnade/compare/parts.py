@@ -38,6 +38,9 @@ from cfnade.metrics.formulas import Candidates
 
 logger = logging.getLogger(__name__)
 
+MOST_VALIDATED = 0.5
+"""Most events to hold out for validation in a split by time, as a share."""
+
 RatingsFrom: TypeAlias = Literal["train", "all"]
 
 
@@ -107,6 +110,14 @@ class Parts:
     test: CountMatrix
 
 
+def _share_from(data: Interactions, at: float, least: float) -> float:
+    """Share of the events from a time on, at least `least` and at most half."""
+    log = data.log
+    assert log is not None and log.time is not None
+    share = float(log.count[log.time >= at].sum() / max(log.n_events, 1.0))
+    return min(max(share, least), MOST_VALIDATED)
+
+
 def own_split(data: Interactions, config: ProtocolConfig) -> SplitBy:
     """How data without a fixed test part are split.
 
@@ -154,7 +165,12 @@ class Splitter:
                 f"{held_out.n_born_pairs} have users or items first seen after the split, and "
                 f"{held_out.repeated.nnz} are in train; use candidates 'all', or split 'random'"
             )
-        train, validation = self._validation_later(held_out.train, chosen, config.validation_share)
+        share = config.validation_share
+        if held_out.at is not None and data.log is not None and data.log.time is not None:
+            # As long a period as the test's: what is found for tomorrow may not hold next year.
+            period = data.log.time.max() - held_out.at
+            share = _share_from(held_out.train, held_out.at - period, share)
+        train, validation = self._validation_later(held_out.train, chosen, share)
         return Parts(held_out.train, train, validation, test)
 
     def _random_parts(self, data: Interactions) -> Parts:

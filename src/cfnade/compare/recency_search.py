@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from cfnade.beyond.readout import NO_READOUT, Readout, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
+from cfnade.fit.pipeline import TOLERATED
 from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer, blocks
@@ -91,11 +93,11 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
 
     scale = float(scores(0.0).std(axis=1).mean()) / SPREAD
 
-    def cost(readout: Readout) -> float:
+    def judged(readout: Readout) -> dict[str, float]:
         nonlocal n_looks
         n_looks += 1
         added = scale * _trend(log, data.n_items, readout)
-        found = evaluate(
+        return evaluate(
             KnownScores(scores(readout.history_half_life or 0.0) + added),
             seen,
             own,
@@ -104,12 +106,15 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
             candidates=validation.candidates,
             n_bootstrap=0,
         ).metrics
-        return found["mpr"] / max(found["ndcg@100"], 1e-3)
 
-    found = find_readout(NO_READOUT, cost, half_lives(log))
-    none = replace(found, history_half_life=0.0, trend_gain=0.0, popularity_gain=0.0)
-    best = min(found, none, key=cost)
-    return Recency(best, scale, n_looks)
+    plain = judged(NO_READOUT.or_usual())
+
+    def cost(readout: Readout) -> float:
+        found = judged(readout)
+        worse = (found["mpr"] / plain["mpr"], plain["ndcg@100"] / max(found["ndcg@100"], 1e-9))
+        return math.inf if max(worse) > 1.0 + TOLERATED else worse[0] * worse[1]
+
+    return Recency(find_readout(NO_READOUT, cost, half_lives(log)), scale, n_looks)
 
 
 def _trend(log: EventLog, n_items: int, readout: Readout) -> NDArray[np.float32]:

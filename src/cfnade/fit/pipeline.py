@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -46,6 +47,9 @@ CHECKPOINT_SECONDS = 20.0
 
 FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
 """Held-out repeats without which none are modelled, and scores of new items to compare with."""
+
+TOLERATED = 0.003
+"""Share by which recency may make MPR or nDCG worse on validation; both must gain."""
 
 READOUT_METRIC = "ndcg@100"
 """Metric that the readout is chosen by, with MPR. MPR alone would trade the top of the list for the
@@ -318,7 +322,18 @@ class Judge:
                 logits[half_life] = self.logits(network, half_life)
             return self._metrics_with(logits[half_life], readout, names)
 
-        readout = find_readout(given, lambda each: cost_by(judged(each), self._by), part.half_lives)
+        plain = judged(given.or_usual().without_recency())
+
+        def cost(readout: Readout) -> float:
+            found = judged(readout)
+            if part.half_lives and any(
+                cost_of(name, found[name]) > cost_of(name, plain[name]) + TOLERATED * plain[name]
+                for name in names
+            ):
+                return math.inf
+            return cost_by(found, self._by)
+
+        readout = find_readout(given, cost, part.half_lives)
         return readout, judged(readout)["mpr"]
 
     def _metrics_with(
