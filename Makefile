@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale bench-size clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale bench-size clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -97,6 +97,9 @@ bench-ablation: setup  ## Fit the default with and without each of its parts, ju
 bench-compare: setup  ## Run `cfnade compare` without a flag on every data set in DATA (hours)
 	$(BIN)/python benchmarks/compare.py $(DATA)
 	$(BIN)/python benchmarks/results.py
+
+bench-time: setup  ## Compare models on the event logs in DATA, split by time (hours)
+	$(BIN)/python benchmarks/compare.py $(DATA) --by-time
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)
