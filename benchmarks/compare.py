@@ -1,8 +1,9 @@
 """`cfnade compare` without options, as a newcomer types it: python benchmarks/compare.py DATA.
 
-DATA is a folder with the Parquet files. Only `--test` is given, for sets with a test file. Outcomes
-are kept in benchmarks/results/compare/ and are not run again; to run one again, delete it. With
-`--by-time` event logs are compared, and kept in benchmarks/results/compare_time/.
+DATA is a folder with the Parquet files. Only `--split random` is given, and `--test` for sets with
+a test file. Outcomes are kept in benchmarks/results/compare/ and are not run again; to run one
+again, delete it. With `--by-time` event logs are compared, and kept in
+benchmarks/results/compare_time/.
 """
 
 from __future__ import annotations
