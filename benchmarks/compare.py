@@ -1,7 +1,8 @@
 """`cfnade compare` without options, as a newcomer types it: python benchmarks/compare.py DATA.
 
-DATA is a folder with the Parquet files. Only `--test` is given, for sets with a test file. Outcomes
-are kept in benchmarks/results/compare/ and are not run again; to run one again, delete it.
+DATA is a folder with the Parquet files. Only `--split random` is given, and `--test` for sets with
+a test file. Outcomes are kept in benchmarks/results/compare/ and are not run again; to run one
+again, delete it.
 """
 
 from __future__ import annotations

@@ -28,8 +28,9 @@ OUTCOMES = ROOT / "benchmarks" / "results"
 
 MARKS = "MPR / nDCG@100; * is the best, ~ is not significantly worse (paired bootstrap over users)."
 COMPARE = (
-    "`make bench-compare DATA=folder`: the default models, each with 60 seconds for its search; "
-    "settings are chosen by validation MPR, and one fit of each is tested. "
+    "`make bench-compare DATA=folder`: the default models on random splits (`--split random`), "
+    "each with 60 seconds for its search; settings are chosen by validation MPR, and one fit of "
+    "each is tested. "
     f"{MARKS} Minutes: of the whole command, on two cores."
 )
 COMPARE_EARLIER = f"Ten settings each instead of 60 seconds, chosen by validation MPR. {MARKS}"

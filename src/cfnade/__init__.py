@@ -11,6 +11,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from cfnade.answer.explain import Effect, Explanation
 from cfnade.beyond.readout import Readout
+from cfnade.data.event_splits import split_by_time, split_last
+from cfnade.data.events import EventLog
 from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
@@ -39,6 +41,7 @@ __all__ = [
     "DataError",
     "Effect",
     "Evaluation",
+    "EventLog",
     "Explanation",
     "ImplicitCFNADE",
     "Interactions",
@@ -52,5 +55,7 @@ __all__ = [
     "hold_out",
     "read_interactions",
     "read_item_names",
+    "split_by_time",
     "split_counts",
+    "split_last",
 ]
