@@ -182,12 +182,13 @@ def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_emb
     log = tmp_path / "purchases.parquet"
     write_purchases(log)
     protocol = Protocol(read_interactions(log, min_user_items=5, min_item_users=5))
+    imf = IMF(factors=64, alpha=3.0, regularization=42.0, iterations=8)
     mprs = {
-        name: protocol.test(model.fit(protocol.known)).metrics["mpr"]
+        name: protocol.test(model).metrics["mpr"]
         for name, model in {
-            "popularity": Popularity(),
-            "imf": IMF(factors=64, alpha=3.0, regularization=42.0, iterations=8),
-            "cfnade": ImplicitCFNADE(),
+            "popularity": Popularity().fit(protocol.known),
+            "imf": imf.fit(protocol.known),
+            "cfnade": ImplicitCFNADE().fit(protocol.known_data),
         }.items()
     }
     assert mprs["cfnade"] < mprs["imf"] < mprs["popularity"]

@@ -93,7 +93,7 @@ def test_numbers_of_numpy_become_plain_ones():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"validation_by": "time"},
+        {"validation_by": "luck"},
         {"validation_share": 1.0},
         {"validation_share": "half"},
         {"choose_by": "luck"},

@@ -60,8 +60,11 @@ class Contender:
     uses_ratings: bool = False
     """Whether the model takes `relative_rating`."""
 
+    uses_ids: bool = False
+    """Whether the model takes `Interactions`, not counts alone."""
+
     uses_times: bool = False
-    """Whether the model takes `Interactions` with their events, not counts alone."""
+    """Whether these come with their events."""
 
     gets_recency: bool = True
     """Whether the comparison adds recency to the model if there are times."""
@@ -139,8 +142,14 @@ class Contender:
     ) -> Scorer:
         """Fit with chosen settings on train and validation together."""
         model = self.model({**settings, **self.final}, ratings)
-        fitted: Scorer = model.fit(known if self.uses_times else known.counts)
+        fitted: Scorer = model.fit(self.training_data(known))
         return fitted
+
+    def training_data(self, data: Interactions) -> Interactions | CountMatrix:
+        """The part of the data that the model is fitted on."""
+        if not self.uses_ids:
+            return data.counts
+        return data if self.uses_times else replace(data, log=None)
 
     def model(
         self, settings: Mapping[str, Any], ratings: RelativeRating | None, **given: Any

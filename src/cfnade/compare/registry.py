@@ -54,6 +54,7 @@ def cfnade(
         grid,
         fixed={"random_state": seed},
         uses_ratings=True,
+        uses_ids=True,
         uses_times=uses_times,
         gets_recency=False,  # its readout has it
         final={"validation_share": 0.0},  # for the number of epochs found in the search
@@ -69,8 +70,8 @@ def _search_cfnade(
     on_trial: OnTrial | None,
 ) -> Search:
     """Search the grid; each fit finds its epochs and readout."""
-    train: Any = validation.train_data if contender.uses_times else None
-    train = validation.train if train is None else train
+    data = validation.train_data
+    train: Any = validation.train if data is None else contender.training_data(data)
     plan = contender.model(contender.start, None).plan(train)
     usual = {**vars(plan.model), **vars(plan.training)}
 
