@@ -27,7 +27,7 @@ from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import overlap, sample_users, without_overlap
 from cfnade.errors import ArtifactError, DataError, MissingExtraError
-from cfnade.fit.plan import ALL_EVENTS, FitPlan, calibration_users
+from cfnade.fit.plan import ALL_EVENTS, FEWEST_REPEATS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.formulas import cost_of
@@ -44,9 +44,6 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = 20.0
 """Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
-
-FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
-"""Held-out repeats without which none are modelled, and scores of new items to compare with."""
 
 TOLERATED = 0.003
 """Share by which recency may make MPR or nDCG worse on validation; both must gain."""
@@ -514,7 +511,7 @@ def find_repeats(
     _, histories = part.histories(readout.history_half_life or 0.0)
     weights = fit_repeats(histories[users], repeated[users], part.repeat_features)
     # On the scale of the logits of new items: both have the same log-odds of being held out.
-    some = users[:: max(1, users.size * part.data.n_items // REPEAT_SCORES)]
+    some = users[: part.plan.repeat_users]
     scores = part.scorer(network, replace(readout, repeats=())).scores(histories[some])
     is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
     own, later = part.data.counts[some], held_out[some]

@@ -34,6 +34,9 @@ LEAST_TIMED_USERS, TIMED_SCORES = 250, 15_000_000
 """With times: fewest users to hold out from, and about how many of their scores to judge at once,
 since the search for the readout takes about 50 looks."""
 
+FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
+"""Held-out repeats without which none are modelled, and scores of new items to compare with."""
+
 ALL_EVENTS = "training on all events"
 """Name of the stage that trains again, once the readout is found on the latest events."""
 
@@ -290,6 +293,11 @@ class FitPlan:
     def validation_users(self) -> int:
         """Maximum number of users to hold out from for validation."""
         return _validation_users(self.n_users, self.model.n_items, self.clock)
+
+    @property
+    def repeat_users(self) -> int:
+        """Users whose scores of new items the model of repeats is compared with."""
+        return max(1, REPEAT_SCORES // self.model.n_items)
 
     @property
     def refits(self) -> bool:

@@ -405,4 +405,4 @@ def _toml(value: Any) -> str:
         return repr(value)
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
-    raise ConfigError(f"a settings file holds numbers, texts, true and false; got {value!r}")
+    raise ConfigError(f"a settings file holds numbers, texts, true, false and lists; got {value!r}")
