@@ -165,7 +165,8 @@ class Supervisor:
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         files = [self.listening.fileno(), self._ready_end]
         process = subprocess.Popen(
-            [sys.executable, "-m", "cfnade.serve.worker", *map(str, [*files, number])],
+            # Without -P, code of the current folder would run: `uvicorn.py` next to a model.
+            [sys.executable, "-P", "-m", "cfnade.serve.worker", *map(str, [*files, number])],
             stdin=subprocess.PIPE,
             pass_fds=files,
             # The new program ignores SIGHUP until it handles it. This process has one thread, so
