@@ -11,7 +11,7 @@ from pathlib import Path
 import cfnade
 
 LAYERS = [
-    "errors checks files threads sklearn_rules scorer progress",  # the foundations
+    "errors checks folders files checkpoints threads sklearn_rules scorer progress",  # the foundations
     "data",
     "metrics",
     "model",

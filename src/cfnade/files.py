@@ -1,4 +1,4 @@
-"""Atomic writes of files, folders and checkpoints, and careful reads of untrusted files."""
+"""Atomic writes of files, and careful reads of untrusted ones."""
 
 from __future__ import annotations
 
@@ -6,51 +6,19 @@ import json
 import math
 import mmap
 import os
-import shutil
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from cfnade.errors import ArtifactError
+from cfnade.folders import flush_to_disk
 
 MAX_JSON_DEPTH = 32
-CHECKPOINT_FORMAT, ARRAYS, STATE = 1, "state.safetensors", "state.json"
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which then replaces `folder`: a crash leaves the old, the new or none."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        yield new
-        replace_folder(new, folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Move a finished folder into place; an old one stays until then."""
-    if not folder.exists():
-        new.rename(folder)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    folder.rename(old / "old")
-    try:
-        new.rename(folder)
-    except BaseException:
-        (old / "old").rename(folder)
-        old.rmdir()
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -61,59 +29,15 @@ def replace_file(path: Path, content: bytes) -> None:
         new.write_bytes(content)
         flush_to_disk(new)
         new.replace(path)
+        flush_to_disk(path.parent)
     finally:
         new.unlink(missing_ok=True)
-
-
-def save_checkpoint(
-    folder: Path, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]
-) -> None:
-    """Write arrays by name, and all else as JSON, to a folder that is replaced as a whole.
-
-    Raises:
-        ArtifactError: If that is not possible.
-    """
-    try:
-        with new_folder(folder) as new:
-            save_arrays(new / ARRAYS, arrays)
-            (new / STATE).write_text(json.dumps({"format": CHECKPOINT_FORMAT, **state}))
-    except (OSError, SafetensorError) as error:
-        raise ArtifactError(f"cannot keep a checkpoint in {folder}: {error}") from error
-
-
-def load_checkpoint(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `save_checkpoint` wrote.
-
-    Raises:
-        ArtifactError: If there is none, or it is damaged or of another format.
-    """
-    try:
-        state = json.loads((folder / STATE).read_text())
-        arrays = load_file(folder / ARRAYS)
-    except FileNotFoundError:
-        raise ArtifactError(f"no checkpoint in {folder}; start without resuming") from None
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ArtifactError(
-            f"the checkpoint in {folder} is damaged ({error}); delete it and start again"
-        ) from error
-    if state.get("format") != CHECKPOINT_FORMAT:
-        raise ArtifactError(
-            f"the checkpoint in {folder} has format {state.get('format')}, this version reads "
-            f"{CHECKPOINT_FORMAT}; finish it with the version that wrote it, or start again"
-        )
-    return arrays, state
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays by name as a safetensors file."""
     # The safetensors package writes arrays of another order wrongly.
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
-
-
-def flush_to_disk(path: Path) -> None:
-    """Make sure that a file is on the disk, before it is renamed."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def map_file(path: Path, *, at_most: int | None = None) -> mmap.mmap:

@@ -158,7 +158,7 @@ def test_a_crash_leaves_the_old_model_and_nothing_beside_it(artifact, tmp_path, 
         if path.name == name:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cfnade.storage.folder.flush_to_disk", stop)
+    monkeypatch.setattr("cfnade.folders.flush_to_disk", stop)
     with pytest.raises(KeyboardInterrupt):
         save_artifact(artifact, tmp_path / "model")
     assert (tmp_path / "model" / "model.json").read_bytes() == before

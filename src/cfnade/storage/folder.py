@@ -24,13 +24,8 @@ from safetensors import SafetensorError
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, CfnadeError
-from cfnade.files import (
-    flush_to_disk,
-    map_file,
-    new_folder,
-    parse_json,
-    save_arrays,
-)
+from cfnade.files import map_file, parse_json, save_arrays
+from cfnade.folders import new_folder
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.encoding import (
@@ -68,7 +63,7 @@ class Artifact:
 
 
 def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32") -> None:
-    """Write a model; a crash leaves the old one, the new one or none, never half of one.
+    """Write a model; a crash leaves the old one or the new one, never half of one.
 
     Args:
         artifact: The model.
@@ -90,7 +85,6 @@ def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32
             _write_files(artifact, packed, new)
             for name in (*FILES, MODEL):
                 shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
-                flush_to_disk(new / name)
             new.chmod(0o755)  # a new folder is private, a model as readable as its place allows
     except ArtifactError:
         raise
@@ -128,13 +122,32 @@ def _write_files(artifact: Artifact, weights: dict[str, NDArray[Any]], folder: P
 
 def check_place(folder: Path) -> None:
     """Refuse a folder that holds anything but a model, or that cannot be written."""
-    is_model = folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))
-    if folder.exists() and not is_model:
-        raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
+    if folder.exists() and (why := _wrong_place(folder)):
+        raise ArtifactError(
+            f"{folder} exists and is not a saved model ({why}); choose another place"
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
+
+
+def _wrong_place(folder: Path) -> str | None:
+    """Why a folder must not be replaced; None if it is empty, or a model and nothing else."""
+    if not folder.is_dir():
+        return "it is a file"
+    names = sorted(path.name for path in folder.iterdir())
+    if not names:
+        return None
+    try:
+        with map_file(folder / MODEL, at_most=_MOST_MODEL_BYTES) as file:
+            described = parse_json(file[:])
+    except ArtifactError:
+        return f"no {MODEL} of ours"
+    if not isinstance(described, dict) or not set(_OF_THE_FORMAT) <= set(described):
+        return f"no {MODEL} of ours"
+    other = next((name for name in names if name not in (MODEL, *FILES)), None)
+    return None if other is None else f"it holds {other!r:.80}"
 
 
 def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
