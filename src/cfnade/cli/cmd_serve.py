@@ -39,6 +39,9 @@ def serve_command(
     max_history: Annotated[int, typer.Option(help="Maximum items in a history.", min=1)] = 1_000,
     max_batch: Annotated[int, typer.Option(help="Maximum histories in a request.", min=1)] = 64,
     max_body: Annotated[int, typer.Option(help="Maximum bytes of a request.", min=1)] = 1 << 20,
+    max_connections: Annotated[
+        int, typer.Option(help="Maximum connections of a worker from one address.", min=1)
+    ] = 256,
     together: Annotated[int, typer.Option(help="Maximum histories in one pass.", min=1)] = 32,
 ) -> None:
     """Serve recommendations over HTTP, with a page at / to try them.
@@ -52,7 +55,7 @@ def serve_command(
     except ImportError as error:
         raise MissingExtraError(str(error.name), "serve", "serving a model") from error
     from cfnade.serve.run import run
-    from cfnade.serve.service_settings import RequestLimits, ServeSettings
+    from cfnade.serve.service_settings import ConnectionLimits, RequestLimits, ServeSettings
 
     if workers > 1 and sys.platform == "win32":
         raise ConfigError("Windows cannot share a socket between workers; use --workers 1")
@@ -65,6 +68,7 @@ def serve_command(
         allowed_origins=tuple(allow_origin or ()),
         watch_seconds=watch,
         most_together=together,
+        connections=ConnectionLimits(per_address=max_connections),
         limits=RequestLimits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
     )
     run(settings, console.say)

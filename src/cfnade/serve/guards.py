@@ -60,6 +60,8 @@ class Metrics:
         self.together = histogram("answered_together", passes, buckets=_SIZES)
         self.unknown = counter("unknown_items", "Unknown items in requests.")
         self.models = counter("models", "Models loaded, swapped or refused.", ["outcome"])
+        over = "Connections that were ended: too slow, too many, too large, not HTTP."
+        self.ended = counter("connections_ended", over, ["reason"])
         self.model_items = gauge(
             "model_items", "Items of the model in use.", multiprocess_mode="livemostrecent"
         )

@@ -35,6 +35,30 @@ class RequestLimits:
 
 
 @dataclass(frozen=True)
+class ConnectionLimits:
+    """Limits of the connections of one worker, before and after a request."""
+
+    head_bytes: int = 1 << 15
+    """Size of a request's head; it may have 100 lines."""
+    head_seconds: float = 10.0
+    """Time for a head to arrive."""
+    body_seconds: float = 30.0
+    """Time for a body to arrive."""
+    answer_seconds: float = 60.0
+    """Time to compute an answer, and for the client to take it."""
+    per_address: int = 256
+    """Connections from one address."""
+    total: int = 4_096
+    """Connections in all, or as many as the system allows files."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if not value > 0:
+                raise ConfigError(f"the limit {limit.name} must be above 0, got {value}")
+
+
+@dataclass(frozen=True)
 class ServeSettings:
     """Settings of the service."""
 
@@ -58,6 +82,8 @@ class ServeSettings:
     """Seconds that requests may take to finish when the service stops."""
     limits: RequestLimits = field(default_factory=RequestLimits)
     """Limits of one request."""
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    """Limits of connections."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
