@@ -40,29 +40,46 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
 
 
-def map_file(path: Path, *, at_most: int | None = None) -> mmap.mmap:
-    """Memory-map a regular file for reading: a link may lead anywhere, a pipe may never end.
+def open_plain(path: Path, folder: int | None = None) -> int:
+    """Open a regular file for reading: a link may lead anywhere, a pipe may never end.
+
+    Args:
+        path: The file.
+        folder: Handle of its folder, to find the file in even if another folder took its place.
 
     Raises:
-        ArtifactError: If it is missing, empty, larger than `at_most` bytes, or a link, pipe,
-            device or folder.
+        ArtifactError: If it is missing, or a link, pipe, device or folder.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     if path.is_symlink():
         raise ArtifactError(f"{path} is a link; a model has no links")
     try:
-        descriptor = os.open(path, flags)
+        if folder is None:
+            descriptor = os.open(path, flags)
+        else:
+            descriptor = os.open(path.name, flags, dir_fd=folder)
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise ArtifactError(f"{path}: {path.name} {reason}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ArtifactError(f"{path} is not a plain file")
+    return descriptor
+
+
+def map_file(path: Path, *, at_most: int | None = None, folder: int | None = None) -> mmap.mmap:
+    """Memory-map a regular file for reading; see `open_plain`.
+
+    Raises:
+        ArtifactError: If it cannot be opened, is empty, or larger than `at_most` bytes.
+    """
+    descriptor = open_plain(path, folder)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ArtifactError(f"{path} is not a plain file")
-        if found.st_size == 0:  # cannot be mapped
+        n_bytes = os.fstat(descriptor).st_size
+        if n_bytes == 0:  # cannot be mapped
             raise ArtifactError(f"{path} is empty")
-        if at_most is not None and found.st_size > at_most:
+        if at_most is not None and n_bytes > at_most:
             raise ArtifactError(f"{path} has more than {at_most:,} bytes")
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     except ArtifactError:

@@ -27,7 +27,7 @@ def unwatched(
     monkeypatch: pytest.MonkeyPatch, loaded: LoadedModel, **settings: Any
 ) -> application.Service:
     """A service of a loaded model; the test closes its batcher."""
-    monkeypatch.setattr(application, "ModelSource", lambda folder, told: _Source(loaded))
+    monkeypatch.setattr(application, "ModelSource", lambda folder, told, name: _Source(loaded))
     return application.Service(ServeSettings(KEPT, **settings))
 
 

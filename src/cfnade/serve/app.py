@@ -46,7 +46,8 @@ class Service:
         self.limits = settings.limits
         self.metrics = Metrics()
         self.requests = Requests(settings.limits)
-        self.source = ModelSource(settings.model, self._count_model)
+        folder, name = settings.copy or settings.model, settings.model.resolve().name
+        self.source = ModelSource(folder, self._count_model, name)
         self.metrics.model_items.set(self.source.current.n_items)
         self.batcher: Batcher[_Asked, bytes] = Batcher(
             self._answer_together,

@@ -64,6 +64,8 @@ class ServeSettings:
 
     model: Path
     """Folder of the saved model; watched for a new model."""
+    copy: Path | None = None
+    """The supervisor's copy of the model, which workers load; None loads the model itself."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = 8000

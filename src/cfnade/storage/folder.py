@@ -49,7 +49,7 @@ _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
 _GOOD = ("ok", "not verified")  # states of a file
 _MOST_MODEL_BYTES = 1 << 24
-_MOST_ITEMS_BYTES = 1 << 31
+_MOST_ITEMS_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
