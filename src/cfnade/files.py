@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import mmap
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +42,20 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
 
 
+@contextmanager
+def folder_handle(folder: Path) -> Iterator[int | None]:
+    """A handle of a folder, for `open_plain`; None where the system has none or no folder is."""
+    handle = None
+    if os.open in os.supports_dir_fd:
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
 def open_plain(path: Path, folder: int | None = None) -> int:
     """Open a regular file for reading: a link may lead anywhere, a pipe may never end.
 
@@ -52,14 +68,14 @@ def open_plain(path: Path, folder: int | None = None) -> int:
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    if path.is_symlink():
-        raise ArtifactError(f"{path} is a link; a model has no links")
     try:
         if folder is None:
             descriptor = os.open(path, flags)
         else:
             descriptor = os.open(path.name, flags, dir_fd=folder)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ArtifactError(f"{path} is a link; a model has no links") from error
         reason = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise ArtifactError(f"{path}: {path.name} {reason}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cfnade.errors import ArtifactError
-from cfnade.files import open_plain, replace_file
+from cfnade.files import folder_handle, open_plain, replace_file
 from cfnade.folders import replace_folder
 from cfnade.serve.loaded import Stamp
 from cfnade.serve.model_source import RENAME, load, refusal_file, stamp_of
@@ -154,10 +154,11 @@ def _copy_files(folder: Path, copy: Path) -> None:
     copy.mkdir()
     if not (folder / MODEL).exists():
         raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
-    for name in (MODEL, *FILES):
-        source_file = os.fdopen(open_plain(folder / name), "rb")
-        with source_file as source, (copy / name).open("wb") as target:
-            shutil.copyfileobj(source, target)
+    with folder_handle(folder) as handle:
+        for name in (MODEL, *FILES):
+            source = os.fdopen(open_plain(folder / name, handle), "rb")
+            with source, (copy / name).open("wb") as target:
+                shutil.copyfileobj(source, target)
 
 
 def main(folder: str, copy: str) -> int:

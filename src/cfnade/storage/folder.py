@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, CfnadeError
-from cfnade.files import map_file, parse_json, save_arrays
+from cfnade.files import folder_handle, map_file, parse_json, save_arrays
 from cfnade.folders import new_folder
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
@@ -49,6 +49,7 @@ _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
 _GOOD = ("ok", "not verified")  # states of a file
 _MOST_MODEL_BYTES = 1 << 24
+_TRIES = 100  # to load a model that is replaced while it is read
 _MOST_ITEMS_BYTES = 1 << 29
 
 
@@ -164,8 +165,29 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     Raises:
         ArtifactError: If there is none, it is damaged, or a later version wrote it.
     """
-    described = read_description(folder)
-    files = {name: map_file(folder / name) for name in FILES}
+    for _ in range(_TRIES):
+        with folder_handle(folder) as handle:
+            try:
+                return _load(folder, handle, verify=verify)
+            except ArtifactError:
+                if handle is None or _is_at(folder, handle):
+                    raise
+        # Another model took its place while it was read.
+    raise ArtifactError(f"the model in {folder} is replaced again and again; try later")
+
+
+def _is_at(folder: Path, handle: int) -> bool:
+    """Whether a path still leads to the folder of a handle."""
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except OSError:
+        return False
+
+
+def _load(folder: Path, handle: int | None, *, verify: bool) -> Artifact:
+    """Load the files of one folder, whatever takes its place meanwhile."""
+    described = read_description(folder, handle)
+    files = {name: map_file(folder / name, folder=handle) for name in FILES}
     for name, file in files.items():
         state = _state(file, described["files"][name], verify=verify)
         if state not in _GOOD:
@@ -189,12 +211,14 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     return artifact
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """Read and check `model.json` alone."""
+def read_description(folder: Path, handle: int | None = None) -> dict[str, Any]:
+    """Read and check `model.json` alone, perhaps by a handle of the folder."""
     path = folder / MODEL
-    if not path.exists() and not path.is_symlink():
-        raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
-    with map_file(path, at_most=_MOST_MODEL_BYTES) as file:
+    try:
+        path.lstat() if handle is None else os.lstat(MODEL, dir_fd=handle)
+    except OSError:
+        raise ArtifactError(f"there is no model in {folder} (no {MODEL})") from None
+    with map_file(path, at_most=_MOST_MODEL_BYTES, folder=handle) as file:
         content = file[:]
     try:
         described = parse_json(content)
