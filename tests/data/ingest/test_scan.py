@@ -329,13 +329,22 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     assert "has no data files" in refused(tmp_path)
 
 
-@pytest.mark.parametrize("start", [b"", b"user,item\n1,", b'user,"'])
-def test_a_line_without_end_takes_no_memory(tmp_path, start):
+@pytest.mark.parametrize(
+    ("start", "part"),
+    [
+        (b"", b"a"),
+        (b"user,item\n1,", b"a"),
+        (b'user,"', b"a"),
+        (b"", b'"aa",'),
+        (b'user,"x\n', b"a"),
+    ],
+)
+def test_a_line_without_end_takes_no_memory(tmp_path, start, part):
     path = tmp_path / "x.csv.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(start)
         for _ in range(300):
-            file.write(b"a" * 1_000_000)
+            file.write(part * (1_000_000 // len(part)))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kilobytes
