@@ -31,7 +31,7 @@ def unwatched(
     return application.Service(ServeSettings(KEPT, **settings))
 
 
-async def ask_app(app: Any, method: str, path: str, body: bytes = b"") -> Answer:
+async def ask_app(app: Any, method: str, path: str, body: bytes = b"", length: str = "2") -> Answer:
     """Ask an application."""
     sent: list[Any] = []
 
@@ -43,7 +43,11 @@ async def ask_app(app: Any, method: str, path: str, body: bytes = b"") -> Answer
 
     scope = {
         "type": "http", "method": method, "path": path, "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"content-length", length.encode("latin-1")),
+        ],
     }  # fmt: skip
     await app(scope, receive, send)
     return Answer(sent[0]["status"], http.client.HTTPMessage(), sent[1]["body"])

@@ -22,6 +22,7 @@ def test_a_worker_reads_the_settings_that_were_written_for_it():
         n_workers=3,
         api_key="s3cret",
         allowed_origins=("https://shop.example", "https://b.example"),
+        allowed_hosts=("shop.example",),
         watch_seconds=0.5,
         most_together=7,
         grace_seconds=2,

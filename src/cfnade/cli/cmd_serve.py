@@ -32,6 +32,10 @@ def serve_command(
         list[str] | None,
         typer.Option(metavar="URL", help="Origin of web pages that may send requests; repeatable."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Host name that requests may be sent to; repeatable."),
+    ] = None,
     watch: Annotated[
         float, typer.Option(help="Seconds between checks for a new model; 0 waits for SIGHUP.")
     ] = 1.0,
@@ -66,6 +70,7 @@ def serve_command(
         n_workers=workers,
         api_key=_api_key(api_key_file),
         allowed_origins=tuple(allow_origin or ()),
+        allowed_hosts=tuple(allow_host or ()),
         watch_seconds=watch,
         most_together=together,
         connections=ConnectionLimits(per_address=max_connections),
@@ -77,7 +82,10 @@ def serve_command(
 def _api_key(file: Path | None) -> str | None:
     """Read the key from a file or the environment; an option would show in process lists."""
     if file is None:
-        return os.environ.get(KEY_VARIABLE) or None
+        key = os.environ.get(KEY_VARIABLE)
+        if key is not None and not key.strip():  # a secret that was not filled in
+            raise ConfigError(f"{KEY_VARIABLE} is empty; set it to a key, or unset it for no key")
+        return key
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -146,7 +146,7 @@ async def read_body(request: Request, most: int) -> bytes:
         fix = "send it with the header Content-Type: application/json"
         raise RequestError(415, "not_json", "the body must be JSON", fix)
     length = request.headers.get("content-length", "0")
-    size = int(length) if length.isdigit() else 0
+    size = int(length) if length.isdecimal() and len(length) < 20 else 0
     parts: list[bytes] = []
     if size <= most + _READ_ON:
         size = 0

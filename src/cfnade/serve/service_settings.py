@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cfnade.errors import ConfigError
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
 
 @dataclass(frozen=True)
 class RequestLimits:
@@ -76,6 +78,8 @@ class ServeSettings:
     """Key that requests must carry; None for no key."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of other web pages that may send requests."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that requests may be sent to; see `host_names`."""
     watch_seconds: float = 1.0
     """Seconds between checks for a new model; 0 waits for SIGHUP."""
     most_together: int = 32
@@ -87,7 +91,21 @@ class ServeSettings:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     """Limits of connections."""
 
+    @property
+    def host_names(self) -> list[str]:
+        """Names that a request may give as its host; empty for any.
+
+        A service on this machine alone and without a key is open to its users, and so to the pages
+        in their browsers: a page elsewhere may give its own name the address of this machine.
+        """
+        if not self.allowed_hosts and (self.api_key is not None or self.host not in _LOOPBACK):
+            return []
+        return [*_LOOPBACK, "[::1]", *self.allowed_hosts]
+
     def __post_init__(self) -> None:
+        for name in self.allowed_hosts:
+            if not name or "*" in name.removeprefix("*."):
+                raise ConfigError(f"--allow-host takes a name such as *.example.com, got {name!r}")
         if not 0 <= self.port < 1 << 16:
             raise ConfigError(f"--port must be from 0 to 65535, got {self.port}")
         if self.n_workers < 1 or self.most_together < 1:
