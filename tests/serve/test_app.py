@@ -239,7 +239,7 @@ def test_a_request_that_is_under_way_is_finished_before_the_end(folder, tmp_path
         body = json.dumps({"requests": [{"history": HISTORY, "explain": True}] * 64}).encode()
         with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
             client.sendall(
-                b"POST /v1/recommend:batch HTTP/1.1\r\nhost: x\r\n"
+                b"POST /v1/recommend:batch HTTP/1.1\r\nhost: localhost\r\n"
                 b"content-type: application/json\r\n"
                 + f"content-length: {len(body)}\r\n\r\n".encode()
                 + body[:-1]

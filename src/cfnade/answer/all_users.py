@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from cfnade.answer.recommend import Answers, AnswerTable, rows_of
 from cfnade.data.catalogue import Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
+from cfnade.folders import temporary_folder
 from cfnade.scorer import blocks
 from cfnade.threads import available_threads, limited_threads
 
@@ -117,11 +117,13 @@ def write_recommendations(
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent)
     except OSError as error:
         raise DataError(f"cannot write to {path.parent}: {error.strerror}") from error
     try:
-        with folder, duckdb.connect(f"{folder.name}/rows.duckdb") as connection:
+        with (
+            temporary_folder(f".{path.name}", path.parent) as folder,
+            duckdb.connect(str(folder / "rows.duckdb")) as connection,
+        ):
             connection.execute(
                 f"CREATE TABLE rows (user_id {_sql_type(user_ids)}, "
                 f"item_id {_sql_type(answers.catalogue.ids)}, rank INTEGER, score FLOAT, "
@@ -140,7 +142,7 @@ def write_recommendations(
                 n_written += len(columns["rank"])
                 if progress is not None:
                     progress(n_done)
-            whole = Path(folder.name, "rows.parquet")
+            whole = folder / "rows.parquet"
             quoted = str(whole).replace("'", "''")
             connection.execute(f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
             whole.replace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.table import Column, Table
 
 from cfnade.compare.comparison import JobProgress, OnProgress
@@ -33,13 +34,26 @@ WIDE = 160
 LOG_EVERY = 10.0
 """Seconds between log lines of a search without a terminal, at least."""
 
+_CONTROLS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
 
 
+def visible(text: str) -> str:
+    """Text with control characters as escapes: names come from data, and a terminal obeys them."""
+    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def escape(text: str) -> str:
+    """Text from data for a table."""
+    return escape_markup(visible(text))
+
+
 def say(message: str) -> None:
     """Print a line on standard error."""
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    err.print(visible(message), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -297,6 +311,7 @@ def report(table: Table, value: dict[str, Any], json_file: str | None) -> None:
         DataError: If the file cannot be written.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # JSON leaves these
     if json_file == "-":
         sys.stdout.write(text)
         return

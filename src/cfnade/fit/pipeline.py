@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -21,12 +20,13 @@ from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
+from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import overlap, sample_users, without_overlap
-from cfnade.errors import ArtifactError, DataError, MissingExtraError
+from cfnade.errors import DataError, MissingExtraError
 from cfnade.fit.plan import ALL_EVENTS, FEWEST_REPEATS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate
@@ -147,6 +147,7 @@ def fit_network(
     Raises:
         DataError: If there is nothing to learn from.
         ConfigError: If a setting is invalid.
+        ArtifactError: If the folder for checkpoints cannot be used.
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """
@@ -171,28 +172,10 @@ def fit_network(
     callbacks = callbacks or Callbacks()
     callbacks.plan(plan.stages, plan.training.max_epochs)
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
-    checkpoints = _Checkpoints(checkpoint, resume=resume)
-    fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
-    with limited_threads(settings.n_threads):
-        return fitting.fit(known, validation)
-
-
-class _Checkpoints:
-    """Folders for the checkpoints of the trainings of one fit."""
-
-    def __init__(self, folder: Path | None, *, resume: bool) -> None:
-        if resume and (folder is None or not any(folder.glob("*"))):
-            raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
-        if folder is not None and not resume:
-            shutil.rmtree(folder, ignore_errors=True)
-        self._folder, self._resume = folder, resume
-
-    def of(self, part: str) -> tuple[Path | None, bool]:
-        """The folder of one training, and whether to continue from it."""
-        if self._folder is None:
-            return None, False
-        folder = self._folder / part
-        return folder, self._resume and folder.exists()
+    with open_checkpoints(checkpoint, resume=resume) as checkpoints:
+        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
+        with limited_threads(settings.n_threads):
+            return fitting.fit(known, validation)
 
 
 @dataclass(frozen=True)
@@ -373,7 +356,7 @@ class _Fitting:
     plan: FitPlan
     relative_rating: RelativeRating | None
     callbacks: Callbacks
-    checkpoints: _Checkpoints
+    checkpoints: Checkpoints
 
     def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
         """Train, and find the readout on held-out pairs; then add those pairs.

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -46,7 +47,8 @@ class Service:
         self.limits = settings.limits
         self.metrics = Metrics()
         self.requests = Requests(settings.limits)
-        self.source = ModelSource(settings.model, self._count_model)
+        folder, name = settings.copy or settings.model, settings.model.resolve().name
+        self.source = ModelSource(folder, self._count_model, name)
         self.metrics.model_items.set(self.source.current.n_items)
         self.batcher: Batcher[_Asked, bytes] = Batcher(
             self._answer_together,
@@ -192,8 +194,10 @@ class Service:
         return json_response(found)
 
     def _describe(self, loaded: LoadedModel) -> bytes:
-        items = [str(loaded.ids[column]) for column in loaded.search.find("", 3)[0]]
         has_key = self.settings.api_key is not None
+        items = [f"item-{number}" for number in (1, 2, 3)]  # for those who have no key
+        if not has_key:
+            items = [str(loaded.ids[column]) for column in loaded.search.find("", 3)[0]]
         return as_json(openapi_document(self.requests, self.limits, items=items, needs_key=has_key))
 
     def _count_model(self, outcome: Outcome) -> None:
@@ -253,9 +257,14 @@ def build_app(service: Service) -> Starlette:
         middleware.insert(0, cors)
     if settings.api_key is not None:
         middleware.append(Middleware(ApiKey, key=settings.api_key.encode()))
-    return Starlette(
+    if names := settings.host_names:
+        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
+        middleware.append(hosts)
+    app = Starlette(
         routes=routes,
         middleware=middleware,
         exception_handlers=HANDLERS,
         lifespan=service.running,
     )
+    app.router.redirect_slashes = False  # a redirect would lead to the host of the request
+    return app

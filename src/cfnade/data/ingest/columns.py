@@ -10,6 +10,8 @@ from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 20  # columns in a message
+
 
 def _ids_of(nouns: str) -> tuple[str, ...]:
     """Both forms of each noun, the id first: a table may hold `artist_id` and `artist`."""
@@ -194,4 +196,5 @@ def _plain(name: str) -> str:
 
 
 def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(map(repr, columns)) if columns else "none"
+    more = f" and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
+    return ", ".join(f"{name!r:.80}" for name in columns[:_SHOWN]) + more if columns else "none"
