@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.answer.dials import Dials
 from cfnade.answer.filters import Items, Ranked, rule_out, stack
 from cfnade.answer.recommend import Answers, AnswerTable, rows_of
 from cfnade.data.catalogue import Unknown
@@ -32,6 +33,7 @@ def recommend_all(
     filter_already_liked_items: bool = True,
     filter_items: Items | None = None,
     items: Items | None = None,
+    dials: Dials | None = None,
     unknown: Unknown = "raise",
     block_bytes: int | None = None,
     n_threads: int | None = None,
@@ -47,7 +49,8 @@ def recommend_all(
         filter_already_liked_items: Leave out items of the history.
         filter_items: Items never to recommend.
         items: Items to choose from.
-        unknown: What to do about unknown ids in the filters.
+        dials: What to prefer in all of the lists.
+        unknown: What to do about unknown ids in the filters and dials.
         block_bytes: Scores to hold in each thread; `BLOCK_BYTES` by default.
         n_threads: Blocks to work on at once; None for all available threads.
 
@@ -55,6 +58,7 @@ def recommend_all(
         For each block, in order: the number of rows done, and their recommendations.
     """
     only, never = answers.filters(histories.shape[0], items, filter_items, unknown)
+    reranking = answers.reranking(dials, n, unknown)
     is_filtered = only is not None or never.columns.size > 0
     network = answers.scorer.network
 
@@ -65,11 +69,19 @@ def recommend_all(
             added[rows_of(ratings), ratings.indices] = -np.inf
         for row, own in enumerate(added if is_filtered else (), start=rows.start):
             rule_out(own, None if only is None else only.of(row), never.of(row))
-        found = answers.best(ratings, hidden, added, n, include_seen=not filter_already_liked_items)
+        found = answers.best(
+            ratings,
+            hidden,
+            added,
+            n,
+            include_seen=not filter_already_liked_items,
+            reranking=reranking,
+        )
         return rows.stop, found._replace(row=found.row + rows.start)
 
     n_users, n_items = histories.shape
-    parts = blocks(n_users, 2 * n_items, block_bytes)  # scores, and the direct path
+    n_arrays = 2 if reranking is None else 3  # scores, the direct path, and it with the shift
+    parts = blocks(n_users, n_arrays * n_items, block_bytes)
     yield from map(recommend, islice(parts, 1))  # computes what all blocks share
     n_threads = available_threads() if n_threads is None else n_threads
     if n_threads == 1:
@@ -107,7 +119,7 @@ def write_recommendations(
     The `COLUMNS` have ranks from 1, and NULL where there is no probability. Users are in the order
     of `user_ids`, (n_users,), best items first. Ids that are not numbers are written as text. The
     file is replaced when the new one is complete. `progress` is called with the number of users
-    done; `filters` are those of `recommend_all`.
+    done; `filters` are keywords of `recommend_all`.
 
     Raises:
         DataError: If the file cannot be written.
