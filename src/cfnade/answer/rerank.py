@@ -118,17 +118,18 @@ class _GrowingList:
             within = self._alike(columns, columns)  # (n_pool, n_pool)
             listed = np.array(self._listed, dtype=np.int64)
             closest = self._alike(columns, listed).max(axis=1, initial=0.0)  # (n_pool,)
-        is_open = ~self._is_full(columns)
-        while self.n_missing and is_open.any():
-            marginal = value - diversity * closest if diversity else value
-            best = int(np.where(is_open, marginal, -np.inf).argmax())
-            is_open[best] = False
+        value[self._is_full(columns)] = -np.inf
+        while self.n_missing and columns.size:
+            best = int((value - diversity * closest if diversity else value).argmax())
+            if value[best] == -np.inf:
+                break
+            value[best] = -np.inf
             self._listed.append(int(columns[best]))
             self.n_missing -= 1
             if diversity:
                 np.maximum(closest, within[best], out=closest)
             if self._use_room(columns[best]):
-                is_open &= ~self._is_full(columns)
+                value[self._is_full(columns)] = -np.inf
 
     def columns(self) -> Columns:
         """The list: pins at their places, or at the end of a list that is shorter."""
