@@ -111,17 +111,12 @@ class DialsRequest(StrictRequest):
     boost: dict[str, Added] = Field(
         default_factory=dict, description="Numbers to add to scores, by item id."
     )
-    boost_category: dict[str, Annotated[dict[str, Added], Field(max_length=MAX_CATEGORIES)]] = (
-        Field(
-            default_factory=dict,
-            max_length=MAX_CATEGORIES,
-            description="Numbers to add to the scores of a category, by column and value.",
-        )
+    boost_category: dict[str, dict[str, Added]] = Field(
+        default_factory=dict,
+        description="Numbers to add to the scores of a category, by column and value.",
     )
     at_most: dict[str, AtLeastOne] = Field(
-        default_factory=dict,
-        max_length=MAX_CATEGORIES,
-        description="Most items of each category in a list, by column.",
+        default_factory=dict, description="Most items of each category in a list, by column."
     )
 
     def effort(self, n: int) -> int:
@@ -295,6 +290,7 @@ class Requests:
     def __init__(self, limits: RequestLimits) -> None:
         lengths = dict.fromkeys(("history", "disliked", "items"), limits.history)
         lengths |= dict.fromkeys(("exclude", "only", "boost"), limits.filter_items)
+        lengths |= dict.fromkeys(("boost_category", "at_most"), MAX_CATEGORIES)
         lengths["pin"] = limits.n
         lengths["requests"] = limits.batch
 
@@ -313,7 +309,8 @@ class Requests:
                     fields[name] = (kinds[name], copy(field))
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        dials = limited(DialsRequest)
+        by_value: Any = _at_most(MAX_CATEGORIES, dict[str, Added])
+        dials = limited(DialsRequest, boost_category=dict[str, by_value])
         self.recommend: type[RecommendRequest] = limited(RecommendRequest, dials=dials | None)
         self.batch: type[BatchRequest] = limited(BatchRequest, requests=list[self.recommend])  # type: ignore[name-defined]
         self.explain: type[ExplainRequest] = limited(ExplainRequest)
