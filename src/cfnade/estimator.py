@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from cfnade.answer.all_users import by_row, recommend_all
+from cfnade.answer.audience import Audience, find_audiences
 from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
@@ -518,6 +519,52 @@ class ImplicitCFNADE:
         )
         (answer,) = answers.recommend([query])
         return self.catalogue_.ids[answer.columns], answer.scores
+
+    def recommend_users(
+        self,
+        itemid: Any,
+        user_items: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        *,
+        filter_already_liked_users: bool = True,
+    ) -> Audience | list[Audience]:
+        """Find the users to recommend an item to: those with the highest score of it.
+
+        Users are scored in blocks, so memory does not grow with their number.
+
+        Args:
+            itemid: A known item id, or a list or array of them.
+            user_items: Counts of the users to choose from, sparse, (n_users, n_items), with the
+                model's items as columns; or anything that `read_interactions` reads.
+            N: Maximum number of users.
+            filter_already_liked_users: Leave out users who have the item already.
+
+        Returns:
+            Users, scores and probabilities, highest score first, (at most N,) each; a list of these
+            for several ids. Users are row numbers of a matrix, or else the ids of the table.
+
+        Raises:
+            DataError: If an id is unknown, or the data cannot be used.
+        """
+        answers = self.answers_
+        check_whole("the number of users", N, 1)
+        if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
+            itemid = itemid.item()
+        is_single = not isinstance(itemid, (list, np.ndarray))
+        columns = self.catalogue_.columns([itemid] if is_single else itemid)
+        if issparse(user_items):
+            histories = as_histories(user_items)
+            user_ids = np.arange(histories.shape[0])
+        else:
+            table = read_interactions(user_items)
+            histories, user_ids = self.catalogue_.align(table, unknown="warn"), table.user_ids
+        found = [
+            audience._replace(users=user_ids[audience.users])
+            for audience in find_audiences(
+                answers, histories, columns, N, include_owners=not filter_already_liked_users
+            )
+        ]
+        return found[0] if is_single else found
 
     def explain(
         self,

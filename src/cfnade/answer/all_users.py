@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -124,6 +124,35 @@ def write_recommendations(
     Raises:
         DataError: If the file cannot be written.
     """
+    ids = answers.catalogue.ids
+    types = {
+        "user_id": sql_type(user_ids),
+        "item_id": sql_type(ids),
+        "rank": "INTEGER",
+        "score": "FLOAT",
+        "probability": "FLOAT",
+    }
+
+    def batches() -> Iterator[dict[str, NDArray[Any]]]:
+        for n_done, found in recommend_all(answers, histories, n, **filters):
+            yield as_columns(user_ids, found, ids)
+            if progress is not None:
+                progress(n_done)
+
+    return write_table(path, types, batches())
+
+
+def write_table(
+    path: Path, types: Mapping[str, str], batches: Iterable[Mapping[str, NDArray[Any]]]
+) -> int:
+    """Write batches of columns to a Parquet file; returns the number of rows.
+
+    Columns have the names and SQL types of `types`, in its order; NaN becomes NULL in a column
+    called `probability`. The file is replaced when the new one is complete.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
     import duckdb  # late: recommending does without it
 
     try:
@@ -133,24 +162,18 @@ def write_recommendations(
         raise DataError(f"cannot write to {path.parent}: {error.strerror}") from error
     try:
         with folder, duckdb.connect(f"{folder.name}/rows.duckdb") as connection:
-            connection.execute(
-                f"CREATE TABLE rows (user_id {_sql_type(user_ids)}, "
-                f"item_id {_sql_type(answers.catalogue.ids)}, rank INTEGER, score FLOAT, "
-                "probability FLOAT)"
-            )
+            declared = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            connection.execute(f"CREATE TABLE rows ({declared})")
             n_written = 0
-            for n_done, found in recommend_all(answers, histories, n, **filters):
-                columns = as_columns(user_ids, found, answers.catalogue.ids)
+            for columns in batches:
                 if len(columns["rank"]):
-                    connection.register("columns", columns)
+                    connection.register("columns", {name: columns[name] for name in types})
                     connection.execute(
                         "INSERT INTO rows SELECT * REPLACE (CASE WHEN isnan(probability) THEN NULL "
                         "ELSE probability END AS probability) FROM columns"
                     )
                     connection.unregister("columns")
                 n_written += len(columns["rank"])
-                if progress is not None:
-                    progress(n_done)
             whole = Path(folder.name, "rows.parquet")
             quoted = str(whole).replace("'", "''")
             connection.execute(f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
@@ -168,20 +191,21 @@ def as_columns(
     Ids that are not numbers become text; the probability is NaN where there is none.
     """
     return {
-        "user_id": _as_written(user_ids[found.row]),
-        "item_id": _as_written(item_ids[found.column]),
+        "user_id": as_written(user_ids[found.row]),
+        "item_id": as_written(item_ids[found.column]),
         "rank": found.rank,
         "score": found.score,
         "probability": found.probability,
     }
 
 
-def _sql_type(ids: NDArray[Any]) -> str:
-    """Numbers stay numbers, everything else is text."""
+def sql_type(ids: NDArray[Any]) -> str:
+    """The SQL type of ids: numbers stay numbers, everything else is text."""
     return {"i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE"}.get(ids.dtype.kind, "VARCHAR")
 
 
-def _as_written(ids: NDArray[Any]) -> NDArray[Any]:
+def as_written(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as they are written: numbers, or text."""
     if ids.dtype.kind in "iuf":
         return ids
     return np.array([str(value) for value in ids.tolist()], dtype=object)

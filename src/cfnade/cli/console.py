@@ -220,6 +220,17 @@ def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
     return table
 
 
+def audience_table(items: list[dict[str, Any]]) -> Table:
+    """Users for some items, highest score first."""
+    value = shown_value([user for item in items for user in item["users"]])
+    table = Table("item", _right(""), "user", _right(value))
+    for item in items:
+        for place, user in enumerate(item["users"], start=1):
+            label = escape(_label(item)) if place == 1 else ""
+            table.add_row(label, str(place), escape(str(user["user"])), _value(user, value))
+    return table
+
+
 def explanation_table(explained: dict[str, Any]) -> Table:
     """The effect of each entry of a history on an item, largest first."""
     value = shown_value([explained])
