@@ -1,4 +1,4 @@
-"""Measure what each dial costs in accuracy and gains elsewhere: python benchmarks/dials.py DATA.
+"""Measure what dials cost in accuracy and gain elsewhere: python benchmarks/dials.py DATA [NAME ...].
 
 DATA is the folder of data sets. A default model is fitted on the split of `cfnade compare` (seed 0,
 no floors), and recommends 100 items to every test user at several values of each dial. Accuracy is
@@ -36,9 +36,9 @@ SEED, N = 0, 100
 TEXT = ROOT / "benchmarks" / "results_dials.md"
 SETTINGS = {
     "none": {},
-    **{f"popularity {tilt:+g}": {"popularity": tilt} for tilt in (-1.0, -0.5, -0.2, 0.2, 0.5)},
-    **{f"diversity {d:g}": {"diversity": d} for d in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)},
-    "popularity -0.2, diversity 0.2": {"popularity": -0.2, "diversity": 0.2},
+    **{f"popularity {tilt:+g}": {"popularity": tilt} for tilt in (-1.0, -0.5, -0.2, 0.2, 0.5, 1.0)},
+    **{f"diversity {d:g}": {"diversity": d} for d in (0.1, 0.3, 0.5, 0.7, 0.9)},
+    "popularity -0.2, diversity 0.3": {"popularity": -0.2, "diversity": 0.3},
 }
 LIMITED = {f"at most {k} of a genre in 20": {"at_most": {"genre": k}} for k in (10, 5, 3)}
 """For data with genres. Lists of 20 alone: with 100 items, so few of each genre do not exist."""
@@ -52,6 +52,7 @@ class Tilted:
         self.added = popularity * np.log1p(model.scorer_.relative_rating.n_watchers)
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """As of a `Scorer`."""
         return np.asarray(self.model.scores(histories) + self.added, dtype=np.float32)
 
 
@@ -144,7 +145,7 @@ def text(outcomes: dict[str, Any]) -> str:
             "",
             f"**{name}**",
             "",
-            "| dials | nDCG@20 | nDCG@100 | MPR % | coverage % | Gini | novelty, bits | diversity |",
+            "| dials | nDCG@20 | nDCG@100 | MPR % | coverage % | Gini | novelty | diversity |",
             "|---|---|---|---|---|---|---|---|",
         ]
         for label, found in settings.items():
@@ -173,6 +174,8 @@ def _with_change(value: float | None, plain: float) -> str:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     stored = OUTCOMES / "dials.json"
-    outcomes = {name: run(name, folder) for name in sys.argv[2:] or NAMES}
-    stored.write_text(json.dumps(outcomes, indent=1) + "\n")
-    TEXT.write_text(text(outcomes))
+    outcomes = json.loads(stored.read_text()) if stored.exists() else {}
+    for name in sys.argv[2:] or NAMES:
+        outcomes[name] = run(name, folder)
+        stored.write_text(json.dumps(outcomes, indent=1) + "\n")
+        TEXT.write_text(text({name: outcomes[name] for name in NAMES if name in outcomes}))
