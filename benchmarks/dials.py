@@ -1,4 +1,4 @@
-"""Measure what dials cost in accuracy and gain elsewhere: python benchmarks/dials.py DATA [NAME ...].
+"""Measure what dials cost in accuracy and gain elsewhere: python benchmarks/dials.py DATA [NAME]...
 
 DATA is the folder of data sets. A default model is fitted on the split of `cfnade compare` (seed 0,
 no floors), and recommends 100 items to every test user at several values of each dial. Accuracy is
