@@ -9,6 +9,7 @@ from importlib.metadata import version
 # as soon as anything else runs on the machine; this must be set before OpenMP is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Effect, Explanation
 from cfnade.beyond.readout import Readout
 from cfnade.data.event_splits import split_by_time, split_last
@@ -39,6 +40,7 @@ __all__ = [
     "ClusterError",
     "ConfigError",
     "DataError",
+    "Dials",
     "Effect",
     "Evaluation",
     "EventLog",

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from cfnade.answer.all_users import by_row, recommend_all
+from cfnade.answer.audience import Audience, find_audiences
+from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
@@ -419,6 +421,7 @@ class ImplicitCFNADE:
         recalculate_user: bool = True,
         items: Items | None = None,
         *,
+        dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Ranked:
         """Recommend for one user or many, with the signature of the `implicit` library.
@@ -440,16 +443,19 @@ class ImplicitCFNADE:
             recalculate_user: For compatibility with `implicit`; has no effect, as a user is
                 always computed from `user_items`.
             items: Items to choose from.
-            unknown: What to do about unknown ids in the filters.
+            dials: What to prefer apart from the users' taste: popularity, diversity, pins, boosts.
+            unknown: What to do about unknown ids in the filters and dials.
 
         Returns:
-            Item ids and scores (logits, as `scores` gives them), best first: (n,) each for a
-            single user, (n_users, n) each for many. n is below N if fewer items can be
-            recommended; if it differs between users, both are object arrays (n_users,) with one
-            array for each user. Nothing is padded.
+            Item ids and scores (logits, as `scores` gives them, with what popularity and boosts
+            add), in the order of the list, best first: (n,) each for a single user, (n_users, n)
+            each for many. n is below N if fewer items can be recommended; if it differs between
+            users, both are object arrays (n_users,) with one array for each user. Nothing is
+            padded.
 
         Raises:
-            DataError: If a shape is wrong or an id is unknown.
+            DataError: If a shape is wrong, or an id or a category is unknown.
+            ConfigError: If the dials contradict each other.
         """
         answers = self.answers_
         check_whole("the number of items", N, 1)
@@ -470,6 +476,7 @@ class ImplicitCFNADE:
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
             items=items,
+            dials=dials,
             unknown=unknown,
             block_bytes=self._block(histories, N, n_threads),
             n_threads=n_threads,
@@ -494,6 +501,7 @@ class ImplicitCFNADE:
         filter_already_liked_items: bool = True,
         filter_items: Items | None = None,
         items: Items | None = None,
+        dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Ranked:
         """Recommend for anyone's history by item id.
@@ -509,15 +517,17 @@ class ImplicitCFNADE:
             filter_already_liked_items: Leave out items in the history.
             filter_items: Items never to recommend, as in `recommend`.
             items: Items to choose from, as in `recommend`.
+            dials: What to prefer apart from taste, as in `recommend`.
             unknown: What to do about unknown items, wherever they are.
 
         Returns:
-            Item ids and scores (logits), best first, (at most n,) each. `probability` turns them
-            into probabilities.
+            Item ids and scores as in `recommend`, (at most n,) each. `probability` gives the
+            items' probabilities.
 
         Raises:
-            DataError: If a count is not a finite number of at least 0, an item is unknown, or an
-                item is both liked and disliked.
+            DataError: If a count is not a finite number of at least 0, an item or a category is
+                unknown, or an item is both liked and disliked.
+            ConfigError: If the dials contradict each other.
         """
         answers = self.answers_
         check_whole("the number of items", n, 1)
@@ -528,10 +538,57 @@ class ImplicitCFNADE:
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
             items=items,
+            dials=dials,
             unknown=unknown,
         )
         (answer,) = answers.recommend([query])
         return self.catalogue_.ids[answer.columns], answer.scores
+
+    def recommend_users(
+        self,
+        itemid: Any,
+        user_items: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        *,
+        filter_already_liked_users: bool = True,
+    ) -> Audience | list[Audience]:
+        """Find the users to recommend an item to: those with the highest score of it.
+
+        Users are scored in blocks, so memory does not grow with their number.
+
+        Args:
+            itemid: A known item id, or a list or array of them.
+            user_items: Counts of the users to choose from, sparse, (n_users, n_items), with the
+                model's items as columns; or anything that `read_interactions` reads.
+            N: Maximum number of users.
+            filter_already_liked_users: Leave out users who have the item already.
+
+        Returns:
+            Users, scores and probabilities, highest score first, (at most N,) each; a list of these
+            for several ids. Users are row numbers of a matrix, or else the ids of the table.
+
+        Raises:
+            DataError: If an id is unknown, or the data cannot be used.
+        """
+        answers = self.answers_
+        check_whole("the number of users", N, 1)
+        if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
+            itemid = itemid.item()
+        is_single = not isinstance(itemid, (list, np.ndarray))
+        columns = self.catalogue_.columns([itemid] if is_single else itemid)
+        if issparse(user_items):
+            histories = as_histories(user_items)
+            user_ids = np.arange(histories.shape[0])
+        else:
+            table = read_interactions(user_items)
+            histories, user_ids = self.catalogue_.align(table, unknown="warn"), table.user_ids
+        found = [
+            audience._replace(users=user_ids[audience.users])
+            for audience in find_audiences(
+                answers, histories, columns, N, include_owners=not filter_already_liked_users
+            )
+        ]
+        return found[0] if is_single else found
 
     def explain(
         self,

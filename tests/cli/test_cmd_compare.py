@@ -204,6 +204,21 @@ def test_a_wrong_budget_is_refused_before_the_table_is_read(capsys) -> None:
     assert "--budget takes a time such as 90s" in capsys.readouterr().err
 
 
+def test_lists_are_judged_on_request_in_table_and_json(events, tmp_path, capsys):
+    out = tmp_path / "table.json"
+    arguments = ["compare", str(events), "--models", "popularity,ease", "--json", str(out)]
+    assert run(arguments) == 0
+    assert "coverage" not in capsys.readouterr().out
+    assert json.loads(out.read_text())["results"][0]["beyond_accuracy"] is None
+    assert run([*arguments, "--beyond-accuracy"]) == 0
+    shown = capsys.readouterr().out
+    assert "the first 20 items for each tested user" in shown and "novelty" in shown
+    for result in json.loads(out.read_text())["results"]:
+        found = result["beyond_accuracy"]
+        assert list(found) == ["n", "coverage", "gini", "novelty", "diversity"]
+        assert found["n"] == 20 and f"{100 * found['coverage']:.1f}" in shown
+
+
 def test_budget_and_trials_bound_the_search_and_are_in_table_and_json(plays, tmp_path, capsys):
     out = tmp_path / "table.json"
     arguments = ["compare", str(plays), "--models", "popularity,ease", "--json", str(out)]

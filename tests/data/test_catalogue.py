@@ -6,6 +6,7 @@ from scipy.sparse import csr_array, csr_matrix
 
 from cfnade.data.catalogue import Catalogue, as_histories
 from cfnade.data.interactions import Interactions
+from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError, DataError
 
 FILMS = Catalogue(np.array([10, 20, 30]), np.array(["Alien", "Brazil", "Casablanca"], dtype=object))
@@ -137,3 +138,15 @@ def test_ids_that_cannot_follow_the_known_ones_are_refused():
         FILMS.grown(table(np.array(["x", "y"])))
     with pytest.raises(DataError, match="must be distinct"):
         FILMS.grown(table(np.array([20, 7, 7])))
+
+
+def test_features_have_a_row_for_each_item_and_grow_with_the_catalogue():
+    matrix = csr_array(np.array([[1.0], [1.0], [0.0]], dtype=np.float32))
+    genres = ItemFeatures(matrix, np.array(["Drama"], dtype=object), np.zeros(1, int), ("genre",))
+    films = Catalogue(FILMS.ids, FILMS.names, genres)
+    grown, _ = films.grown(Interactions(csr_array([[1.0, 1.0]]), np.array([1]), np.array([10, 40])))
+    assert grown.features is not None
+    assert grown.features.n_items == 4
+    assert grown.features.members("genre", "Drama").tolist() == [0, 1]
+    with pytest.raises(DataError, match="of 3 items, not of 1"):
+        Catalogue(np.array([10]), None, genres)

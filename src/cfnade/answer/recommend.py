@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from cfnade.answer.dials import Dials, read_dials
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
-from cfnade.answer.shortlist import Best, Shortlist
+from cfnade.answer.rerank import Reranking
+from cfnade.answer.shortlist import Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
@@ -58,6 +60,8 @@ class Query:
     """Compute the effect of each entry on each recommendation."""
     spread: bool = False
     """Compute the histogram of scores."""
+    reranking: Reranking | None = None
+    """What the dials change; None for nothing."""
 
 
 class AnswerTable(NamedTuple):
@@ -68,7 +72,7 @@ class AnswerTable(NamedTuple):
     column: NDArray[np.int64]
     """Of the item."""
     score: NDArray[np.float32]
-    """What ranks it: a logit."""
+    """What ranks it: a logit, with popularity and boosts if dials add them."""
     probability: NDArray[np.float64]
     """Calibrated; NaN without a calibrator and for items in the history."""
 
@@ -85,7 +89,7 @@ class Answer:
     columns: NDArray[np.int64]
     """The items, (at most n,)."""
     scores: NDArray[np.float32]
-    """What ranks them: logits, (at most n,)."""
+    """What ranks them: logits, with popularity and boosts if dials add them, (at most n,)."""
     probabilities: NDArray[np.float64]
     """Calibrated, (at most n,); NaN without a calibrator and for items in the history."""
     effects: EffectTable | None = None
@@ -135,12 +139,14 @@ class Answers:
         filter_already_liked_items: bool = True,
         filter_items: Items | None = None,
         items: Items | None = None,
+        dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Query:
         """Read one query.
 
         Raises:
             DataError: If it cannot be read, or an item is both liked and disliked.
+            ConfigError: If the dials contradict each other.
         """
         row = self.catalogue.history(history, unknown=unknown)
         only, never = self.filters(1, items, filter_items, unknown)
@@ -152,6 +158,7 @@ class Answers:
             exclude=never.of(0),
             include_seen=not filter_already_liked_items,
             explain=explain,
+            reranking=self.reranking(dials, n, unknown),
         )
         if disliked is None:
             return query
@@ -170,6 +177,11 @@ class Answers:
         only = None if items is None else read(items, name="items")
         return only, read([] if filter_items is None else filter_items, name="filter_items")
 
+    def reranking(self, dials: Dials | None, n: int, unknown: Unknown) -> Reranking | None:
+        """Read dials for lists of at most n items; None if they change nothing."""
+        n_watchers = self.scorer.relative_rating.n_watchers
+        return read_dials(dials, n, self.catalogue, n_watchers, unknown)
+
     # Answers -------------------------------------------------------------------------------------
 
     def recommend(self, queries: Sequence[Query]) -> list[Answer]:
@@ -180,21 +192,49 @@ class Answers:
         network = self.scorer.network
         hidden, added = network.hidden(ratings, disliked), network.direct(ratings)
         _rule_out(queries, ratings, added)
-        include_seen = any(query.include_seen for query in queries)
-        most = max(query.n for query in queries)
-        counts = np.concatenate([query.counts for query in queries])
-        found = self.best(ratings, hidden, added, most, seen=counts if include_seen else None)
+        if any(query.include_seen for query in queries):
+            counts = np.concatenate([query.counts for query in queries])
+            self.score_repeats(ratings, counts, hidden, added)
+        found = self._found(queries, ratings, hidden, added)
         ends = np.searchsorted(found.row, np.arange(len(queries) + 1)).tolist()
         answers = []
         for row, (start, end) in enumerate(pairwise(ends)):
             query, part = queries[row], slice(start, min(end, start + queries[row].n))
             columns = found.column[part]
             table = self.effects(query, columns) if query.explain else None
-            own = slice(row, row + 1)
-            spread = self._histogram(hidden[own], added[own]) if query.spread else None
+            spread = self._histogram(query, hidden[[row]], added[[row]]) if query.spread else None
             scores, probabilities = found.score[part], found.probability[part]
             answers.append(Answer(columns, scores, probabilities, table, spread))
         return answers
+
+    def _found(
+        self,
+        queries: Sequence[Query],
+        ratings: csr_array,
+        hidden: NDArray[np.float32],
+        added: NDArray[np.float32],
+    ) -> AnswerTable:
+        """The lists of all queries; those without dials in one pass, longer than some ask for."""
+        include_seen = any(query.include_seen for query in queries)
+        dialled = [row for row, query in enumerate(queries) if query.reranking is not None]
+        if not dialled:
+            most = max(query.n for query in queries)
+            return self.best(ratings, hidden, added, most, include_seen=include_seen)
+        plain = [row for row, query in enumerate(queries) if query.reranking is None]
+        parts = []
+        for rows in [*([row] for row in dialled), *([plain] if plain else [])]:
+            found = self.best(
+                ratings[rows],
+                hidden[rows],
+                added[rows],
+                max(queries[row].n for row in rows),
+                include_seen=include_seen,
+                reranking=queries[rows[0]].reranking,
+            )
+            parts.append(found._replace(row=np.array(rows)[found.row]))
+        row, *others = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(row, kind="stable")
+        return AnswerTable(row[order], *(values[order] for values in others))
 
     def best(
         self,
@@ -203,7 +243,8 @@ class Answers:
         added: NDArray[np.float32],
         n: int,
         *,
-        seen: NDArray[np.floating] | None = None,
+        include_seen: bool,
+        reranking: Reranking | None = None,
     ) -> AnswerTable:
         """The best items of many histories.
 
@@ -213,44 +254,49 @@ class Answers:
             added: What the direct path adds; minus infinity for items that may not be recommended,
                 (n_users, n_items).
             n: Most items for each history.
-            seen: Counts of the histories, (n_pairs,), if an item of a history may be recommended.
+            include_seen: Whether an item of a history may be recommended.
+            reranking: What dials change in all of the lists.
         """
-        repeats = None
-        if seen is not None:
-            repeats = self.scorer.repeat_scores(with_values(ratings, seen))
-        if repeats is None:
+        if reranking is None:
             row, column, score = self._shortlist.best(hidden, added, n)
+            own_score = score
         else:
-            row, column, score = self._with_repeats(ratings, hidden, added, n, repeats)
+            alike = self._item_similarity.between
+            (row, column, score), own_score = reranking.best(
+                self._shortlist, alike, hidden, added, n
+            )
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
-        probability = self.calibrator.probability(score, np.diff(ratings.indptr)[row])
-        if seen is not None:
-            pairs = rows_of(ratings) * ratings.shape[1] + ratings.indices
-            probability[np.isin(row * ratings.shape[1] + column, pairs)] = np.nan
+        probability = self.calibrator.probability(own_score, np.diff(ratings.indptr)[row])
+        if include_seen:
+            seen = rows_of(ratings) * ratings.shape[1] + ratings.indices
+            probability[np.isin(row * ratings.shape[1] + column, seen)] = np.nan
         return AnswerTable(row, column, score, probability)
 
-    def _with_repeats(
+    def score_repeats(
         self,
         ratings: csr_array,
+        counts: NDArray[np.floating],
         hidden: NDArray[np.float32],
         added: NDArray[np.float32],
-        n: int,
-        repeats: NDArray[np.float32],
-    ) -> Best:
-        """As `best`, with the scores of repeats, (n_pairs,), for the items of the histories."""
-        rows, columns = rows_of(ratings), ratings.indices
+    ) -> None:
+        """Give the items of histories the scores of repeats, if there is a model of them.
+
+        Args:
+            ratings: Relative ratings, (n_users, n_items).
+            counts: Of the same pairs, (n_pairs,).
+            hidden: Hidden layers, (n_users, n_hidden).
+            added: As for `best`; changed so that it adds up to those scores.
+        """
+        repeats = self.scorer.repeat_scores(with_values(ratings, counts))
+        if repeats is None:
+            return
+        rows, columns, network = rows_of(ratings), ratings.indices, self.scorer.network
+        own = np.einsum("ij,ij->i", network.weights["output_weight"][columns], hidden[rows])
         is_allowed = added[rows, columns] > -np.inf
-        added[rows, columns] = -np.inf  # the network does not rank them
-        row, column, score = self._shortlist.best(hidden, added, n)
-        row = np.concatenate([row, rows[is_allowed]])
-        column = np.concatenate([column, columns[is_allowed]])
-        score = np.concatenate([score, repeats[is_allowed]])
-        order = np.lexsort((column, -score, row))
-        row = row[order]
-        place = np.arange(row.size) - np.searchsorted(row, row)
-        kept = order[place < n]
-        return row[place < n], column[kept], score[kept]
+        added[rows, columns] = np.where(
+            is_allowed, repeats - own - network.bias[columns], np.float32(-np.inf)
+        )
 
     def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
         """What each entry of a history does for some items, (n_asked,)."""
@@ -290,16 +336,22 @@ class Answers:
 
     @cached_property
     def _item_similarity(self) -> ItemSimilarity:
-        return ItemSimilarity(self.scorer.network.weights["output_weight"])
+        features = self.catalogue.features
+        matrix = None if features is None else features.matrix
+        return ItemSimilarity(self.scorer.network.weights["output_weight"], matrix)
 
     @cached_property
     def _shortlist(self) -> Shortlist:
         return Shortlist(self.scorer.network)
 
-    def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> dict[str, Any]:
+    def _histogram(
+        self, query: Query, hidden: NDArray[np.float32], added: NDArray[np.float32]
+    ) -> dict[str, Any]:
         """Scores of all items that may be recommended, of one history; arguments as for `best`."""
         network = self.scorer.network
         scores = network.output(hidden) + network.bias + added
+        if query.reranking is not None and query.reranking.shift is not None:
+            scores += query.reranking.shift
         allowed = scores[scores > -np.inf]
         if not allowed.size:
             return {"low": None, "high": None, "counts": []}

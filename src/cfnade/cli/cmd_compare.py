@@ -87,6 +87,13 @@ def compare_command(
     trials: Annotated[
         int, typer.Option(help="Maximum number of settings to try per model.", min=1)
     ] = MAX_TRIALS,
+    beyond_accuracy: Annotated[
+        bool,
+        typer.Option(
+            "--beyond-accuracy",
+            help="Measure coverage, novelty and diversity of the lists as well.",
+        ),
+    ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ignore results of an interrupted run.")
     ] = False,
@@ -109,6 +116,7 @@ def compare_command(
                 config=protocol.config(seed),
                 budget=seconds,
                 max_trials=trials,
+                beyond_accuracy=beyond_accuracy,
                 keep=kept_models(),
                 fresh=fresh,
                 on_progress=on_progress,

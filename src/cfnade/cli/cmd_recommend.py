@@ -10,6 +10,7 @@ import typer
 
 from cfnade.answer.all_users import write_recommendations
 from cfnade.cli import console, options
+from cfnade.cli.dial_options import DialOptions
 from cfnade.cli.options import ColumnOptions, Model
 from cfnade.data.catalogue import Catalogue, History
 from cfnade.data.interactions import Interactions
@@ -56,6 +57,7 @@ def recommend_command(
     exclude: Exclude = None,
     only: Only = None,
     include_seen: IncludeSeen = False,
+    dials: DialOptions,
     with_reasons: Annotated[
         bool,
         typer.Option("--explain", help="Show the items of the history that speak most for each."),
@@ -65,6 +67,7 @@ def recommend_command(
     """Recommend for a history, for a user of a table, or for all of its users."""
     asked = ModelOnDisk(model)
     filters = asked.filters(exclude, only, include_seen=include_seen)
+    filters["dials"] = dials.read(asked.ids)
     if out is not None:
         if data is None or history or user is not None or dislike or with_reasons:
             raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")

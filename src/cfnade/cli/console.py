@@ -196,12 +196,33 @@ def calibration_table(comparison: Comparison) -> Table | None:
     return table
 
 
+def lists_table(comparison: Comparison) -> Table | None:
+    """What the models' lists are like apart from accuracy; None if it was not measured."""
+    judged = [(r.model, r.beyond_accuracy) for r in comparison.results if r.beyond_accuracy]
+    if not judged:
+        return None
+    listed = f"the first {judged[0][1].n} items for each tested user"
+    table = Table(
+        "model",
+        *map(_right, ("coverage %", "Gini", "novelty", "diversity")),
+        title=f"{escape(comparison.dataset)}: {listed}",
+        caption="coverage: share of all items in anyone's list. Gini: 0 if all items are listed "
+        "equally often, near 1 if few are. novelty: mean self-information in bits. diversity: mean "
+        "dissimilarity within a list, by co-occurrence in the training data.",
+        caption_justify="left",
+    )
+    for model, found in judged:
+        figures = (f"{100 * found.coverage:.1f}", f"{found.gini:.3f}", f"{found.novelty:.2f}")
+        table.add_row(model, *figures, f"{found.diversity:.3f}")
+    return table
+
+
 def show_comparison(comparison: Comparison, json_file: str | None) -> None:
     """Print the tables of a comparison, or JSON."""
     report(comparison_table(comparison), comparison.to_json(), json_file)
-    calibration = calibration_table(comparison)
-    if calibration is not None and json_file != "-":
-        out.print(calibration)
+    for table in (lists_table(comparison), calibration_table(comparison)):
+        if table is not None and json_file != "-":
+            out.print(table)
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -248,6 +269,17 @@ def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
     table = Table(_right(""), "item", _right("similarity"), title=title)
     for place, entry in enumerate(found, start=1):
         table.add_row(str(place), escape(_label(entry)), f"{entry['similarity']:.3f}")
+    return table
+
+
+def audience_table(items: list[dict[str, Any]]) -> Table:
+    """Users for some items, highest score first."""
+    value = shown_value([user for item in items for user in item["users"]])
+    table = Table("item", _right(""), "user", _right(value))
+    for item in items:
+        for place, user in enumerate(item["users"], start=1):
+            label = escape(_label(item)) if place == 1 else ""
+            table.add_row(label, str(place), escape(str(user["user"])), _value(user, value))
     return table
 
 

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +65,7 @@ def compare(
     config: ProtocolConfig | None = None,
     budget: float | None = BUDGET,
     max_trials: int | dict[str, int] = MAX_TRIALS,
+    beyond_accuracy: bool = False,
     keep: Path | None = None,
     fresh: bool = False,
     on_progress: OnProgress | None = None,
@@ -84,6 +85,7 @@ def compare(
         budget: Seconds that each model has for its search; None for no limit. A running trial is
             finished, so a search may take a little longer.
         max_trials: Settings that each model may try, for all models or by name.
+        beyond_accuracy: Measure coverage, novelty and diversity of each model's lists as well.
         keep: Folder in which finished models are kept until all are done. A second call with the
             same arguments continues from there.
         fresh: Delete the kept results of these models first.
@@ -105,7 +107,8 @@ def compare(
         models = {name: contender(name, protocol.config.seed) for name in models}
     notify = on_progress or (lambda progress: None)
     limits = {"seconds": budget, "max_trials": max_trials}
-    kept = KeptModels(keep, data, test, {"config": asdict(protocol.config), "limits": limits})
+    options = {"config": asdict(protocol.config), "limits": limits, "lists": beyond_accuracy}
+    kept = KeptModels(keep, data, test, options)
     if fresh:
         kept.clear(models)
     entries: list[tuple[Result, Evaluation]] = []
@@ -116,6 +119,9 @@ def compare(
         if entry is None:
             try:
                 entry, fitted = _enter(name, candidate, protocol, most, budget, notify)
+                if beyond_accuracy:
+                    lists = protocol.test_lists(fitted)
+                    entry = (replace(entry[0], beyond_accuracy=lists), entry[1])
             except TrainingError as error:
                 logger.warning("%s is left out: %s", name, error)
                 continue

@@ -131,6 +131,7 @@ def run_demo(
         config=protocol,
         budget=None,  # by trials alone, so that every machine tries the same
         max_trials=MAX_TRIALS,
+        beyond_accuracy=True,
         on_progress=on_progress,
     )
     chosen = {result.model: result.settings for result in comparison.results}

@@ -15,6 +15,7 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import MIN_ITEMS, sample_users, without_overlap
 from cfnade.errors import DataError
 from cfnade.metrics.evaluate import Evaluation, evaluate, read_histories
+from cfnade.metrics.lists import N_LISTED, ListQuality, judge_lists, top_lists
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer
 
@@ -82,6 +83,12 @@ class Protocol:
             candidates=self.config.candidates,
             rng=self.config.seed,
         )
+
+    def test_lists(self, scorer: Scorer, n: int = N_LISTED) -> ListQuality:
+        """Judge the lists that a final model gives to the tested users, apart from accuracy."""
+        histories = self.known[np.diff(self._test.indptr) > 0]
+        lists = top_lists(scorer, histories, n, candidates=self.config.candidates)
+        return judge_lists(lists, self.known, n)
 
     def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration:
         """Judge the probabilities of a final model, on items not in the histories."""

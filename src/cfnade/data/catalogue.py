@@ -20,6 +20,7 @@ from cfnade.data.interactions import (
     as_count_matrix,
     places_among,
 )
+from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,15 @@ class Catalogue:
 
     names: NDArray[Any] | None = None
     """Readable names, (n_items,), if known."""
+
+    features: ItemFeatures | None = None
+    """What is known about the items, (n_items, n_features), if anything is."""
+
+    def __post_init__(self) -> None:
+        if self.features is not None and self.features.n_items != len(self.ids):
+            raise DataError(
+                f"the features are of {self.features.n_items:,} items, not of {len(self.ids):,}"
+            )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -147,7 +157,8 @@ class Catalogue:
             ids = append_ids(self.ids, data.item_ids[is_new])
             if len(set(ids.tolist())) < len(ids):
                 raise DataError("item ids must be distinct; one occurs more than once")
-            catalogue = Catalogue(ids, self._grown_names(data, column_of, ids))
+            features = None if self.features is None else self.features.grown(len(ids))
+            catalogue = Catalogue(ids, self._grown_names(data, column_of, ids), features)
         return catalogue, _in_columns(data.counts, column_of, len(catalogue))
 
     def _grown_names(

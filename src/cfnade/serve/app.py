@@ -77,16 +77,17 @@ class Service:
     async def recommend(self, request: Request) -> Response:
         """`POST /v1/recommend`."""
         asked = await self._read(request, self.requests.recommend)
-        asked.check()
-        (answer,) = await self.batcher.ask((self.source.current, asked))
+        loaded = self.source.current
+        await self._check(loaded, asked)
+        (answer,) = await self.batcher.ask((loaded, asked))
         return json_response(answer)
 
     async def recommend_batch(self, request: Request) -> Response:
         """`POST /v1/recommend:batch`."""
         many = await self._read(request, self.requests.batch)
-        for asked in many.requests:
-            asked.check()
         loaded = self.source.current
+        for asked in many.requests:
+            await self._check(loaded, asked)
         answers = await self.batcher.ask(*((loaded, asked) for asked in many.requests))
         return json_response(b'{"answers":[' + b",".join(answers) + b"]}")
 
@@ -171,6 +172,12 @@ class Service:
             return await self.batcher.run_beside(partial(kind.model_validate_json, body))
         except ValidationError as error:
             raise invalid_request(error) from None
+
+    async def _check(self, loaded: LoadedModel, asked: RecommendRequest) -> None:
+        """Raise a RequestError if a request contradicts itself or the model."""
+        asked.check()
+        if asked.dials is not None:
+            await self.batcher.run_beside(partial(loaded.check_dials, asked))
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""

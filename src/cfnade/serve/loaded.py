@@ -12,12 +12,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.answer.dials import Dials
 from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Query
+from cfnade.answer.rerank import Reranking
+from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
+from cfnade.serve.problems import RequestError
 
 Columns: TypeAlias = NDArray[np.int64]
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -91,6 +95,17 @@ class LoadedModel:
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
+    def check_dials(self, request: wire.RecommendRequest) -> None:
+        """Raise a RequestError if this model cannot do what the dials of a request ask for."""
+        try:
+            self._reranking(request)
+        except DataError as error:
+            fix = "see the categories of the items that the model was fitted with"
+            raise RequestError(404, "unknown_category", str(error)[:300], fix) from None
+        except ConfigError as error:
+            message, _, fix = str(error).partition("; ")
+            raise RequestError(409, "conflicting_dials", message, fix or "change one") from None
+
     def explain(self, request: wire.ExplainRequest) -> dict[str, Any] | None:
         """Explain an item, see `wire.ExplainedItem`; None if it is unknown."""
         column = self.column_of.get(str(request.item))
@@ -127,9 +142,37 @@ class LoadedModel:
         if isinstance(request, wire.RecommendRequest):
             fields["only"], fields["exclude"], more = self._filters(request)
             unknown += more
+            fields["reranking"], more = self._reranking(request)
+            unknown += more
             for name in ("n", "include_seen", "explain", "spread"):
                 fields[name] = getattr(request, name)
         return Query(**fields), unknown
+
+    def _reranking(self, request: wire.RecommendRequest) -> tuple[Reranking | None, list[str]]:
+        """What the dials change, and their unknown items."""
+        asked = request.dials
+        if asked is None:
+            return None, []
+        unknown = self.columns([*asked.pin, *asked.boost])[1]
+
+        def by_id(values: dict[str, Any]) -> dict[Any, Any]:
+            known = {item: value for item, value in values.items() if item in self.column_of}
+            return {self.ids[self.column_of[item]]: value for item, value in known.items()}
+
+        pin = asked.pin
+        if not isinstance(pin, dict):
+            pin = {str(item): place for place, item in enumerate(pin, start=1)}
+            if len(pin) < len(asked.pin):
+                raise ConfigError("an item is pinned twice; name each once")
+        dials = Dials(
+            popularity=asked.popularity,
+            diversity=asked.diversity,
+            pin=by_id(pin),
+            boost=by_id(asked.boost),
+            boost_category=asked.boost_category,
+            at_most=asked.at_most,
+        )
+        return self.model.answers_.reranking(dials, request.n, "raise"), unknown
 
     def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""

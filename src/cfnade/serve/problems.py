@@ -53,6 +53,7 @@ def invalid_request(error: ValidationError) -> RequestError:
         return RequestError(400, "invalid_json", message, fix)
     # Keys of a history are private too: the place is given down to the field only.
     depth = 3 if first["loc"][:1] == ("requests",) else 1
+    depth += first["loc"][depth - 1 : depth] == ("dials",)
     place = ".".join(str(part) for part in first["loc"][:depth])[:80]
     more = error.error_count() - 1
     message = f"{place or 'the body'}: {first['msg']}" + (f" (and {more} more)" if more else "")

@@ -14,6 +14,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticKnownError
 
+from cfnade.answer.dials import MOST
+from cfnade.answer.rerank import N_CANDIDATES
 from cfnade.serve.problems import RequestError
 from cfnade.serve.service_settings import RequestLimits
 
@@ -30,6 +32,13 @@ ItemId = str | Whole
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
 """Confidence of a dislike; much larger values would overflow float32."""
+
+Added = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
+"""A tilt or a boost of a score."""
+
+AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+MAX_CATEGORIES = 100
+"""Columns of categories in one request, and values of each."""
 
 
 class StrictRequest(BaseModel):
@@ -85,18 +94,55 @@ class FilteredRequest(StrictRequest):
     )
 
 
+class DialsRequest(StrictRequest):
+    """What to prefer in a list apart from taste; see docs/guides/dials.md."""
+
+    popularity: Added = Field(
+        default=0.0,
+        description="Times log(1 + users who have the item), added to each score; below 0 for "
+        "lesser known items.",
+    )
+    diversity: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="How different the items are: 0 changes nothing."
+    )
+    pin: list[ItemId] | dict[str, AtLeastOne] = Field(
+        default_factory=list, description="Items to list first, or places from 1 by item id."
+    )
+    boost: dict[str, Added] = Field(
+        default_factory=dict, description="Numbers to add to scores, by item id."
+    )
+    boost_category: dict[str, dict[str, Added]] = Field(
+        default_factory=dict,
+        description="Numbers to add to the scores of a category, by column and value.",
+    )
+    at_most: dict[str, AtLeastOne] = Field(
+        default_factory=dict, description="Most items of each category in a list, by column."
+    )
+
+    def effort(self, n: int) -> int:
+        """Work for a list of n items, in units of `RecommendRequest.effort`."""
+        is_chosen = self.diversity > 0 or bool(self.at_most)
+        chosen = 16 * max(N_CANDIDATES, 3 * n) + 64 * n if is_chosen else 0
+        return chosen + 16 * len(self.boost)
+
+
 class RecommendRequest(FilteredRequest, HistoryRequest):
     """A history to recommend for, and filters."""
 
     include_seen: bool = Field(default=False, description="Recommend items of the history as well.")
     explain: bool = Field(default=False, description="Add the likes that speak most for each item.")
     spread: bool = Field(default=False, description="Add the histogram of all scores.")
+    dials: DialsRequest | None = Field(
+        default=None, description="Popularity, diversity, pins, boosts and limits by category."
+    )
 
     def effort(self) -> int:
         """Work beyond the pass of the network: effects to compute, ids to look up."""
         n_entries = len(self.history) + len(self.disliked)
         n_effects = n_entries * self.n if self.explain else 0
-        return n_effects + n_entries + len(self.exclude) + len(self.only or ())
+        n_filtered = len(self.exclude) + len(self.only or ())
+        dials = 0 if self.dials is None else self.dials.effort(self.n)
+        return n_effects + n_entries + n_filtered + dials
 
 
 class BatchRequest(StrictRequest):
@@ -141,7 +187,7 @@ class ItemEffect(Item):
 class Recommendation(Item):
     """A recommended item."""
 
-    score: float = Field(description="What ranks: a logit, any number.")
+    score: float = Field(description="What ranks: a logit, with what dials add to it.")
     probability: float | None = Field(
         description="Calibrated; null without a calibrator and for items of the history."
     )
@@ -243,7 +289,9 @@ class Requests:
 
     def __init__(self, limits: RequestLimits) -> None:
         lengths = dict.fromkeys(("history", "disliked", "items"), limits.history)
-        lengths |= dict.fromkeys(("exclude", "only"), limits.filter_items)
+        lengths |= dict.fromkeys(("exclude", "only", "boost"), limits.filter_items)
+        lengths |= dict.fromkeys(("boost_category", "at_most"), MAX_CATEGORIES)
+        lengths["pin"] = limits.n
         lengths["requests"] = limits.batch
 
         def limited(model: type[BaseModel], **kinds: Any) -> Any:
@@ -257,9 +305,13 @@ class Requests:
                 elif name in lengths:
                     kind = kinds.get(name, field.annotation)
                     fields[name] = (_at_most(lengths[name], kind), copy(field))
+                elif name in kinds:
+                    fields[name] = (kinds[name], copy(field))
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        self.recommend: type[RecommendRequest] = limited(RecommendRequest)
+        by_value: Any = _at_most(MAX_CATEGORIES, dict[str, Added])
+        dials = limited(DialsRequest, boost_category=dict[str, by_value])
+        self.recommend: type[RecommendRequest] = limited(RecommendRequest, dials=dials | None)
         self.batch: type[BatchRequest] = limited(BatchRequest, requests=list[self.recommend])  # type: ignore[name-defined]
         self.explain: type[ExplainRequest] = limited(ExplainRequest)
         self.similar: type[SimilarRequest] = limited(SimilarRequest)
