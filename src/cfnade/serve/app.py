@@ -75,16 +75,17 @@ class Service:
     async def recommend(self, request: Request) -> Response:
         """`POST /v1/recommend`."""
         asked = await self._read(request, self.requests.recommend)
-        asked.check()
-        (answer,) = await self.batcher.ask((self.source.current, asked))
+        loaded = self.source.current
+        await self._check(loaded, asked)
+        (answer,) = await self.batcher.ask((loaded, asked))
         return json_response(answer)
 
     async def recommend_batch(self, request: Request) -> Response:
         """`POST /v1/recommend:batch`."""
         many = await self._read(request, self.requests.batch)
-        for asked in many.requests:
-            asked.check()
         loaded = self.source.current
+        for asked in many.requests:
+            await self._check(loaded, asked)
         answers = await self.batcher.ask(*((loaded, asked) for asked in many.requests))
         return json_response(b'{"answers":[' + b",".join(answers) + b"]}")
 
@@ -128,6 +129,7 @@ class Service:
                 "n_items": loaded.n_items,
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
+                "clock": loaded.model.clock_,
                 "network": asdict(loaded.model.scorer_.network.config),
                 "metrics": {"validation_mpr": loaded.model.validation_mpr_},
                 "refused": self.source.refused,
@@ -169,6 +171,12 @@ class Service:
             return await self.batcher.run_beside(partial(kind.model_validate_json, body))
         except ValidationError as error:
             raise invalid_request(error) from None
+
+    async def _check(self, loaded: LoadedModel, asked: RecommendRequest) -> None:
+        """Raise a RequestError if a request contradicts itself or the model."""
+        asked.check()
+        if asked.has_times:
+            await self.batcher.run_beside(partial(loaded.counts, asked))
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""
