@@ -7,8 +7,9 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,12 @@ from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
+from cfnade.beyond.dated_history import HistoryDecay
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
+from cfnade.data.events import Clock
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
@@ -101,6 +104,8 @@ class ImplicitCFNADE:
         calibrator_: Turns scores into probabilities; None if nothing was held out.
         item_l2_: The regularisation that was used.
         readout_: What was added after training.
+        clock_: What the times of the events were that the model was fitted on: `seconds` since
+            1970, a `number` of another unit or an `order`; None without times.
         data_fingerprint_: Sizes and checksum of the data.
         partial_fits_: One entry for each `partial_fit` since: data, epochs, new items.
     """
@@ -160,8 +165,12 @@ class ImplicitCFNADE:
         model.n_looks_ = training.get("n_looks", 0)
         model.item_l2_ = training.get("item_l2", model.item_l2)
         model.partial_fits_ = training.get("partial_fits", [])
-        readout = training.get("readout", {})
-        if not isinstance(readout, dict) or not isinstance(model.partial_fits_, list):
+        readout, model.clock_ = training.get("readout", {}), training.get("clock")
+        if (
+            not isinstance(readout, dict)
+            or not isinstance(model.partial_fits_, list)
+            or model.clock_ not in (None, *get_args(Clock))
+        ):
             raise ArtifactError("the record of its training cannot be read")
         model.readout_ = readout_of(readout).or_usual()
         model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
@@ -258,32 +267,48 @@ class ImplicitCFNADE:
         self.n_looks_ = fitted.n_looks
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
+        self.clock_: Clock | None = interactions.clock
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
         self._info: dict[str, Any] = {}  # further fields of `model.json`
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
 
-    def histories(self, data: Any) -> CountMatrix:
+    def histories(self, data: Any, *, unknown: Unknown = "raise") -> CountMatrix:
         """Histories as the model reads them: recent events weigh more, if that was found to help.
 
         Pass them to `recommend`, `similar_users` or an evaluation. Without times, or if the model
         does not use them, these are plain counts.
 
         Args:
-            data: As for `fit`. Items that the model does not know raise an error.
+            data: As for `fit`.
+            unknown: What to do about items that the model does not know.
 
         Returns:
             (n_users, n_items), in the order of the users of the data and the model's columns.
 
         Raises:
-            DataError: If the data cannot be used.
+            DataError: If the data cannot be used, or their times are not those of the model.
         """
-        data = read_interactions(data)
-        half_life = self.readout_.history_half_life
-        if half_life and data.log is not None and data.clock is not None:
-            data = replace(data, counts=recent_counts(data.log, data.counts.shape, half_life))
-        return self.catalogue_.align(data)
+        data, decay = read_interactions(data), self.answers_.decay
+        if decay.half_life:
+            if data.log is None or data.clock is None:
+                logger.warning("the data have no times: all events of a history weigh the same")
+            else:
+                self._check_clock(data.clock)
+                recent = recent_counts(data.log, data.counts.shape, decay.half_life)
+                data = replace(data, counts=recent)
+        return self.catalogue_.align(data, unknown=unknown)
+
+    def _check_clock(self, clock: Clock) -> None:
+        """Refuse times in which the half-lives of the model make no sense."""
+        if "seconds" in (clock, self.clock_) and clock != self.clock_:
+            words = {"seconds": "dates or seconds since 1970", "order": "places in an order"}
+            found, own = (words.get(each or "", "numbers") for each in (clock, self.clock_))
+            raise DataError(
+                f"the times of the data are {found}, the model was fitted on {own}; give times "
+                "of the same kind, or none (time_col='none')"
+            )
 
     def plan(self, counts: Any) -> FitPlan:
         """What `fit` would do with these counts; `plan(counts).lines()` is readable.
@@ -396,7 +421,8 @@ class ImplicitCFNADE:
         self.scorer_ = scorer
         self.catalogue_ = catalogue
         self.n_features_in_ = scorer.network.config.n_items
-        self._answers = Answers(scorer, catalogue)
+        decay = HistoryDecay(self.readout_.history_half_life or 0.0, self.clock_)
+        self._answers = Answers(scorer, catalogue, decay=decay)
 
     # Recommending ------------------------------------------------------------------------------
 
@@ -508,7 +534,11 @@ class ImplicitCFNADE:
 
         Args:
             history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or a
-                row of counts, sparse.
+                row of counts, sparse. With times: `{item: [count, when]}`, or several such pairs
+                in a list. `when` is in terms of `clock_`: a number, or if that is `seconds`, also
+                a date or time (ISO text or `datetime`, taken as UTC without a time zone). Entries
+                without a time are as late as the latest. If the model does not weigh recent
+                events more, times make no difference.
             n: Maximum number of items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
                 item id (Eq. 9 with like 0), or ids alone, which weigh as much as the strongest
@@ -525,8 +555,8 @@ class ImplicitCFNADE:
             items' probabilities.
 
         Raises:
-            DataError: If a count is not a finite number of at least 0, an item or a category is
-                unknown, or an item is both liked and disliked.
+            DataError: If a count is not a finite number of at least 0, a time cannot be read, an
+                item or a category is unknown, or an item is both liked and disliked.
             ConfigError: If the dials contradict each other.
         """
         answers = self.answers_
@@ -632,6 +662,9 @@ class ImplicitCFNADE:
         the probability that an item is one of those missing. Over all items it sums to about their
         number, a ninth of the history by default, so it is small. For another event, such as next
         week's items, use `calibrate`.
+
+        If events have times, the last of them are held out: the value is the probability that an
+        item is among a user's new ones in a period as long as the last tenth of the events took.
 
         The order of the items is that of `recommend`. If a history is shorter or longer than all
         those that `fit` held out items from, it counts as the nearest length.
@@ -760,10 +793,8 @@ class ImplicitCFNADE:
         """
         answers = self.answers_
         is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
-        if is_single:
-            asked = self.catalogue_.history(history, unknown=unknown)
-        else:
-            asked = as_count_matrix(history)
+        read = partial(answers.history, unknown=unknown) if is_single else as_count_matrix
+        asked = read(history)
         check_whole("the number of items", N, 1)
         found = answers.similar_users(asked, as_count_matrix(user_items), N)
         return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
@@ -798,6 +829,7 @@ class ImplicitCFNADE:
                 "n_looks": self.n_looks_,
                 "item_l2": self.item_l2_,
                 "readout": asdict(self.readout_),
+                "clock": self.clock_,
                 "partial_fits": self.partial_fits_,
             },
             "metrics": {

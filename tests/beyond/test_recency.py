@@ -27,8 +27,9 @@ CLOCKS = ("seconds", "number", "order")
 
 
 def slowly_rounded(count: float) -> float:
-    """The nearest of ..., 1, 2**.25, 2**.5, 2**.75, 2, ..., by ratio."""
-    return 2.0 ** (round(4 * math.log2(max(count, 2.0**-20))) / 4)
+    """The largest of 2**-20, ..., 1, 2**.25, 2**.5, 2**.75, 2, ... that is not above it."""
+    scale = [2.0 ** (step / 4) for step in range(-80, 80)]
+    return max((value for value in scale if value <= count * (1 + 1e-9)), default=scale[0])
 
 
 def slow_recent_counts(data: Interactions, half_life: float) -> np.ndarray:
@@ -112,8 +113,15 @@ def test_recent_counts_have_few_distinct_values():
     assert len(np.unique(scale)) <= 4 * math.ceil(math.log2(1e5)) + 1
     np.testing.assert_allclose(scale, [slowly_rounded(count) for count in counts])
     np.testing.assert_array_equal(rounded(scale), scale)  # once is enough
-    assert np.abs(np.log2(scale / counts)).max() <= 1 / 8 + 1e-12
+    assert (scale <= counts * (1 + 1e-9)).all() and (counts / scale).max() < 2**0.25 + 1e-6
     assert (np.diff(rounded(np.sort(counts))) >= 0).all()
+
+
+def test_a_plain_count_has_the_rank_of_itself_rounded():
+    """So a history without times is read as one whose events are all of now."""
+    whole, scale = np.arange(1.0, 200.0), np.unique(rounded(np.arange(1.0, 200.0)))
+    ranks = [np.searchsorted(scale, counts, side="right") for counts in (whole, rounded(whole))]
+    np.testing.assert_array_equal(*ranks)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -22,6 +22,7 @@ from cfnade.answer.probability import Calibrator
 from cfnade.answer.rerank import Reranking
 from cfnade.answer.shortlist import Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
+from cfnade.beyond.dated_history import HistoryDecay
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
@@ -121,6 +122,8 @@ class Answers:
     scorer: NetworkScorer
     catalogue: Catalogue
     calibrator: Calibrator | None = None
+    decay: HistoryDecay = field(default_factory=HistoryDecay)
+    """How it reads the times of a history."""
 
     @property
     def full_dislike(self) -> float:
@@ -148,7 +151,7 @@ class Answers:
             DataError: If it cannot be read, or an item is both liked and disliked.
             ConfigError: If the dials contradict each other.
         """
-        row = self.catalogue.history(history, unknown=unknown)
+        row = self.history(history, unknown=unknown)
         only, never = self.filters(1, items, filter_items, unknown)
         query = Query(
             row.indices,
@@ -168,6 +171,10 @@ class Answers:
             item = self.catalogue.ids[both].tolist()[0]
             raise DataError(f"item {item!r} is both in the history and disliked; decide which")
         return replace(query, disliked=row.indices, confidences=row.data)
+
+    def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
+        """A history by item id, perhaps with times, as a row of counts, (1, n_items)."""
+        return self.catalogue.history(self.decay.counts(history), unknown=unknown)
 
     def filters(
         self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown

@@ -1,7 +1,7 @@
 """Recency: recent events of a user weigh more, and items that are popular now score higher.
 
 Not in the paper. Both are found on validation after training, as part of the readout: the network
-is trained on plain counts, so another half-life costs one look (docs/decisions/0032).
+is trained on plain counts, so another half-life costs one look (docs/decisions/0033).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ STEPS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 
 _PER_DOUBLING = 4  # values that a recent count may have between a number and its double
 _LEAST = 2.0**-20  # of a recent count, so that an old event is still one
+_TOLERANCE = 1e-9  # so that a number on the scale stays
 
 
 def half_lives(log: EventLog) -> Sequence[float]:
@@ -57,8 +58,11 @@ def decayed(
 
 
 def rounded(counts: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Counts on a scale of few values, four between a number and its double, and above 0."""
-    logs = np.rint(_PER_DOUBLING * np.log2(np.maximum(counts, _LEAST)))
+    """Counts on a scale of few values, four between a number and its double, and above 0.
+
+    They are rounded down: among rounded counts, a count has the same rank as itself rounded.
+    """
+    logs = np.floor(_PER_DOUBLING * np.log2(np.maximum(counts, _LEAST)) + _TOLERANCE)
     return np.asarray(np.exp2(logs / _PER_DOUBLING), dtype=np.float64)
 
 

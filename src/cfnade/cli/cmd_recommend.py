@@ -18,7 +18,11 @@ from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 
 Entries = Annotated[
-    list[str] | None, typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts.")
+    list[str] | None,
+    typer.Argument(
+        metavar="ITEM[=COUNT[@WHEN]]",
+        help="The history: items with counts, perhaps with times such as 2024-05-31.",
+    ),
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
 User = Annotated[str | None, typer.Option(help="User of the table.")]
@@ -173,9 +177,9 @@ class ModelOnDisk:
             raise ConfigError("give a history by ITEM=COUNT ..., or by --data TABLE --user ID")
         if data is not None and user is not None:
             one = options.only_user(columns.read(data), user)
-            row: History = self.catalogue.align(one, unknown="warn")
+            row: History = self.model.histories(one, unknown="warn")
             return row
-        return options.parse_weights(written or [], self.ids, 1.0, "ITEM or ITEM=COUNT")
+        return options.parse_history(written or [], self.ids)
 
     def disliked(self, written: list[str] | None) -> dict[Any, float] | None:
         """Confidences of disliked items from the command line."""
@@ -188,7 +192,7 @@ class ModelOnDisk:
         self, table: Interactions, out: Path, n: int, filters: dict[str, Any]
     ) -> dict[str, Any]:
         """Recommend for all users of a table, and write a file; returns what was written."""
-        histories = self.catalogue.align(table, unknown="warn")
+        histories = self.model.histories(table, unknown="warn")
         with console.progress_bar() as bar:
             task = bar.add_task("recommending", total=table.n_users)
 

@@ -238,16 +238,42 @@ def parse_weights(
     """
     numbers: dict[Any, float] = {}
     for entry in entries:
-        item, equals, text = entry.rpartition("=")
-        if not equals or entry in ids:  # an id may contain an equals sign
-            item, text = entry, str(missing)
-        try:
-            number = float(text)
-        except ValueError:
-            raise ConfigError(f"expected {what}, got {entry!r}") from None
-        key = ids.get(item, item)
+        key, text = _item_and_rest(entry, ids)
+        number = missing if text is None else _number(text, entry, what)
         numbers[key] = numbers.get(key, 0.0) + number
     return numbers
+
+
+def parse_history(
+    entries: list[str], ids: Mapping[str, Any]
+) -> dict[Any, list[tuple[float, str | None]]]:
+    """Parse ITEM, ITEM=COUNT or ITEM=COUNT@WHEN; unknown items stay as written.
+
+    Returns:
+        Counts and times, None without one, of all entries of each item.
+    """
+    history: dict[Any, list[tuple[float, str | None]]] = {}
+    for entry in entries:
+        key, text = _item_and_rest(entry, ids)
+        count, at, when = (text or "1").partition("@")
+        number = _number(count, entry, "ITEM, ITEM=COUNT or ITEM=COUNT@WHEN")
+        history.setdefault(key, []).append((number, when if at else None))
+    return history
+
+
+def _item_and_rest(entry: str, ids: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The item of an entry, and what follows its last equals sign."""
+    item, equals, text = entry.rpartition("=")
+    if not equals or entry in ids:  # an id may contain an equals sign
+        return ids.get(entry, entry), None
+    return ids.get(item, item), text
+
+
+def _number(text: str, entry: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"expected {what}, got {entry!r}") from None
 
 
 def only_user(data: Interactions, user: str) -> Interactions:

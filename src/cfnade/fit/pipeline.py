@@ -363,7 +363,7 @@ class _Fitting:
 
         Random pairs change the count distributions and the direct path, and training again would
         gain nothing (decision 29). The latest events do change the network: it is trained again on
-        all of them (decision 32).
+        all of them (decision 33).
         """
         train, held_out = known, validation
         if validation is None:

@@ -131,6 +131,7 @@ class Service:
                 "n_items": loaded.n_items,
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
+                "clock": loaded.model.clock_,
                 "network": asdict(loaded.model.scorer_.network.config),
                 "metrics": {"validation_mpr": loaded.model.validation_mpr_},
                 "refused": self.source.refused,
@@ -178,6 +179,8 @@ class Service:
         asked.check()
         if asked.dials is not None:
             await self.batcher.run_beside(partial(loaded.check_dials, asked))
+        if asked.has_times:
+            await self.batcher.run_beside(partial(loaded.counts, asked))
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""

@@ -17,6 +17,7 @@ from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Query
 from cfnade.answer.rerank import Reranking
+from cfnade.data.moments import expected_time
 from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
@@ -131,10 +132,25 @@ class LoadedModel:
         unknown = list(dict.fromkeys(unknown))
         return {**self.items[column], "similar": found, "unknown": unknown}
 
+    def counts(self, request: wire.HistoryRequest) -> dict[str, float]:
+        """The history of a request as counts, recent ones larger if it has times.
+
+        Raises:
+            RequestError: If a time cannot be read; the message does not repeat it.
+        """
+        decay = self.model.answers_.decay
+        try:
+            counts: dict[str, float] = decay.counts(request.history)
+        except DataError:
+            message = f"history: a time must be {expected_time(decay.clock)}"
+            fix = "see the clock of the model in /v1/model, or send counts without times"
+            raise RequestError(422, "invalid_time", message, fix) from None
+        return counts
+
     def _query(self, request: wire.HistoryRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
         fields: dict[str, Any] = {}
-        fields["liked"], fields["counts"], unknown = self._by_column(request.history)
+        fields["liked"], fields["counts"], unknown = self._by_column(self.counts(request))
         if request.disliked:
             dislikes = request.dislikes(self.model.answers_.full_dislike)
             fields["disliked"], fields["confidences"], more = self._by_column(dislikes)

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from cfnade.errors import ArtifactError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve.loaded import LoadedModel, Stamp
-from cfnade.serve.wire import ExplainRequest, RecommendRequest, SimilarRequest
+from cfnade.serve.wire import Entry, ExplainRequest, RecommendRequest, SimilarRequest
 from cfnade.storage.folder import FILES, MODEL
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def stamp_of(folder: Path) -> Stamp | None:
 def _check_answers(loaded: LoadedModel) -> None:
     columns, _ = loaded.search.find("", _N_HISTORY + 1)
     seen = list(dict.fromkeys(str(loaded.ids[c]) for c in columns))  # two ids may read the same
-    history = dict.fromkeys(seen[1:], 3.0)
+    history: dict[str, Entry] = dict.fromkeys(seen[1:], 3.0)
     disliked: list[str | int] = [*seen[:1]]
     requests = [
         RecommendRequest(),

@@ -11,7 +11,17 @@ from operator import or_
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    create_model,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 
 from cfnade.answer.dials import MOST
@@ -30,6 +40,34 @@ ItemId = str | Whole
 """An item's id, compared as text: 7 and "7" are the same item."""
 
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_ISO = {"anyOf": [{"format": "date"}, {"format": "date-time"}]}
+When = (
+    Annotated[float, Field(allow_inf_nan=False)]
+    | Annotated[str, Field(max_length=40, json_schema_extra=_ISO)]
+    | None
+)
+"""A time in terms of the model's clock: a number, or ISO text; null for the latest."""
+
+MAX_TIMES = 1_000
+"""Pairs of count and time of one item."""
+
+
+def _form(value: Any) -> str:
+    """Which of the three forms an entry has, so that errors are about that one alone."""
+    if not isinstance(value, list | tuple):
+        return "count"
+    return "event" if value and not isinstance(value[0], list | tuple) else "events"
+
+
+Event = Annotated[tuple[Count, When], Strict(False)]  # JSON has lists alone
+Entry = Annotated[
+    Annotated[Count, Tag("count")]
+    | Annotated[Event, Tag("event")]
+    | Annotated[list[Event], Field(max_length=MAX_TIMES, fail_fast=True), Tag("events")],
+    Discriminator(_form),
+]
+"""A count; or a count and its time, or several such pairs."""
+
 Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
 """Confidence of a dislike; much larger values would overflow float32."""
 
@@ -60,14 +98,22 @@ class StrictRequest(BaseModel):
 class HistoryRequest(StrictRequest):
     """What is known of a user. Nothing of it is stored."""
 
-    history: dict[str, Count] = Field(
-        default_factory=dict, description="Counts by item id; 0 is the same as absent."
+    history: dict[str, Entry] = Field(
+        default_factory=dict,
+        description="Counts by item id; 0 is the same as absent. With times: [count, when] or a "
+        "list of such pairs, where `when` is a number in terms of the model's clock, ISO text if "
+        "the clock is seconds, or null for the latest.",
     )
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
         description="Disliked items, each weighing as much as the strongest like; "
         "or confidences from 1 to a million by item id.",
     )
+
+    @property
+    def has_times(self) -> bool:
+        """Whether an entry of the history has a time."""
+        return any(isinstance(entry, list | tuple) for entry in self.history.values())
 
     def dislikes(self, weight: float) -> dict[str, float]:
         """Confidences by id as text; `weight` for ids alone."""
@@ -77,9 +123,15 @@ class HistoryRequest(StrictRequest):
 
     def check(self) -> None:
         """Raise a RequestError if an item is both liked and disliked."""
-        if any(self.history.get(item, 0) > 0 for item in self.dislikes(1.0)):
+        if any(_has_events(self.history.get(item, 0)) for item in self.dislikes(1.0)):
             message = "an item is both in the history and disliked"
             raise RequestError(409, "liked_and_disliked", message, "remove it from one of them")
+
+
+def _has_events(entry: Any) -> bool:
+    if not isinstance(entry, list | tuple):
+        return bool(entry > 0)
+    return any(count > 0 for count, _ in (entry if isinstance(entry, list) else [entry]))
 
 
 class FilteredRequest(StrictRequest):
@@ -257,6 +309,9 @@ class ModelInfo(BaseModel):
     n_items: int
     has_names: bool
     is_calibrated: bool
+    clock: str | None = Field(
+        description="What times in a history are: seconds since 1970, a number or an order."
+    )
     network: dict[str, Any]
     metrics: dict[str, Any]
     refused: str | None = Field(description="Why the newest model in the folder was refused.")

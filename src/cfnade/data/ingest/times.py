@@ -9,15 +9,11 @@ from typing import Any
 
 from cfnade.data.events import Clock
 from cfnade.data.ingest.scan import Connection, Scan, is_numeric, quote_text
+from cfnade.data.moments import SMALLEST_SECONDS, unit_of
 
 WITH_ZONE = "dates and times with a time zone"
 WITHOUT_ZONE = "dates and times without a time zone, taken as UTC"
 PLACES = "places in the order of each user's events"
-
-_UNITS = ((1e11, 1.0, "seconds"), (1e14, 1e3, "milliseconds"), (1e17, 1e6, "microseconds"))
-"""Integers up to this size since 1970 are taken for this many per second, of this name."""
-
-_SMALLEST_SECONDS = 1e8  # 1973; smaller numbers count days or weeks from some start
 
 _DATE = r"\d{4}([-/])\d{1,2}[-/]\d{1,2}"
 _TIME_OF_DAY = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
@@ -122,12 +118,12 @@ class TimeForm:
         if all_dates:
             return Times(f"epoch({_date_of(self.value)})", "seconds", "dates written as YYYYMMDD")
         size = max(abs(low), abs(high))
-        if size < _SMALLEST_SECONDS:
+        if size < SMALLEST_SECONDS:
             return Times(self.value, "number", "numbers of an unknown unit")
-        per_second, name = _unit_of(size)
-        if low >= _SMALLEST_SECONDS and _unit_of(low) != (per_second, name):
-            reason = f"by their size some are {_unit_of(low)[1]} since 1970, others {name}"
-            return BadTimes(reason, f"{self.value} < {_SMALLEST_SECONDS * per_second!r}")
+        per_second, name = unit_of(size)
+        if low >= SMALLEST_SECONDS and unit_of(low) != (per_second, name):
+            reason = f"by their size some are {unit_of(low)[1]} since 1970, others {name}"
+            return BadTimes(reason, f"{self.value} < {SMALLEST_SECONDS * per_second!r}")
         unit = f"{name} since 1970, by their size"
         return Times(f"({self.value} / {per_second!r})", "seconds", unit)
 
@@ -171,14 +167,6 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
 def _numbers(value: str, is_missing: str) -> TimeForm:
     is_nan = f"coalesce(isnan({value}), false)"
     return TimeForm(value, is_number=True, is_missing=f"{is_missing} OR {is_nan}")
-
-
-def _unit_of(size: float) -> tuple[float, str]:
-    """Units per second and their name, of numbers of this size."""
-    for limit, per_second, name in _UNITS:
-        if size < limit:
-            return per_second, name
-    return 1e9, "nanoseconds"
 
 
 def _by_formats(date: str) -> str:
