@@ -395,8 +395,8 @@ class _Fitting:
         n_before = np.diff(train.counts.indptr)
         has_new = np.diff(known.counts.indptr) > n_before
         quiet = np.flatnonzero(~has_new & (n_before > 0))
-        share = n_judged / max(np.count_nonzero(has_new & (n_before > 0)), 1)
-        n_quiet = min(quiet.size, round(share * quiet.size))
+        n_active = int(np.count_nonzero(has_new & (n_before > 0)))
+        n_quiet = min(quiet.size, round(quiet.size * n_judged / max(n_active, 1)))
         return np.random.default_rng(self.settings.seed).choice(quiet, n_quiet, replace=False)
 
     def _part(self, data: Interactions) -> TrainingPart:
