@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -17,11 +18,14 @@ from cfnade.answer.recommend import Answers, AnswerTable, rows_of
 from cfnade.data.catalogue import Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
+from cfnade.model.inference import rows_between
 from cfnade.scorer import blocks
-from cfnade.threads import available_threads, limited_threads
+from cfnade.threads import available_threads, has_fast_int8, limited_threads, one_thread
 
 COLUMNS = ("user_id", "item_id", "rank", "score", "probability")
 """Of the table of recommendations."""
+
+_TORCH_PAYS = 200_000_000  # scores from which importing torch for its products saves time
 
 
 def recommend_all(
@@ -57,25 +61,40 @@ def recommend_all(
     only, never = answers.filters(histories.shape[0], items, filter_items, unknown)
     is_filtered = only is not None or never.columns.size > 0
     network = answers.scorer.network
+    n_users, n_items = histories.shape
+    is_loaded = "torch" in sys.modules
+    in_int8 = (is_loaded or n_users * n_items >= _TORCH_PAYS) and has_fast_int8()
 
     def recommend(rows: slice) -> tuple[int, AnswerTable]:
         ratings = answers.scorer.relative_rating.transform(histories[rows])
-        hidden, added = network.hidden(ratings), network.direct(ratings)
-        if filter_already_liked_items:
-            added[rows_of(ratings), ratings.indices] = -np.inf
-        for row, own in enumerate(added if is_filtered else (), start=rows.start):
-            rule_out(own, None if only is None else only.of(row), never.of(row))
-        found = answers.best(ratings, hidden, added, n, include_seen=not filter_already_liked_items)
+        direct = network.direct_terms(ratings)
+
+        def added(some: slice) -> NDArray[np.float32]:
+            scores = rows_between(direct, some).toarray()
+            if filter_already_liked_items:
+                liked = rows_between(ratings, some)
+                scores[rows_of(liked), liked.indices] = -np.inf
+            for row, own in enumerate(scores if is_filtered else (), rows.start + some.start):
+                rule_out(own, None if only is None else only.of(row), never.of(row))
+            return scores
+
+        found = answers.best(
+            ratings,
+            network.hidden(ratings),
+            added,
+            n,
+            include_seen=not filter_already_liked_items,
+            in_int8=in_int8,
+        )
         return rows.stop, found._replace(row=found.row + rows.start)
 
-    n_users, n_items = histories.shape
-    parts = blocks(n_users, 2 * n_items, block_bytes)  # scores, and the direct path
+    parts = blocks(n_users, n_items, block_bytes)
     yield from map(recommend, islice(parts, 1))  # computes what all blocks share
     n_threads = available_threads() if n_threads is None else n_threads
     if n_threads == 1:
         yield from map(recommend, parts)
     elif rest := list(parts):
-        with limited_threads(1), ThreadPoolExecutor(n_threads) as pool:
+        with limited_threads(1), ThreadPoolExecutor(n_threads, initializer=one_thread) as pool:
             yield from pool.map(recommend, rest)
 
 

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
-from cfnade.answer.shortlist import Shortlist
+from cfnade.answer.shortlist import Added, Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
@@ -182,7 +182,7 @@ class Answers:
         _rule_out(queries, ratings, added)
         include_seen = any(query.include_seen for query in queries)
         most = max(query.n for query in queries)
-        found = self.best(ratings, hidden, added, most, include_seen=include_seen)
+        found = self.best(ratings, hidden, added.__getitem__, most, include_seen=include_seen)
         ends = np.searchsorted(found.row, np.arange(len(queries) + 1)).tolist()
         answers = []
         for row, (start, end) in enumerate(pairwise(ends)):
@@ -199,22 +199,24 @@ class Answers:
         self,
         ratings: csr_array,
         hidden: NDArray[np.float32],
-        added: NDArray[np.float32],
+        added: Added,
         n: int,
         *,
         include_seen: bool,
+        in_int8: bool = False,
     ) -> AnswerTable:
         """The best items of many histories.
 
         Args:
             ratings: Relative ratings, (n_users, n_items).
             hidden: Their hidden layers, (n_users, n_hidden).
-            added: What the direct path adds; minus infinity for items that may not be recommended,
-                (n_users, n_items).
+            added: What the direct path adds for some users; minus infinity for items that may not
+                be recommended.
             n: Most items for each history.
             include_seen: Whether an item of a history may be recommended.
+            in_int8: As for `Shortlist.best`.
         """
-        row, column, score = self._shortlist.best(hidden, added, n)
+        row, column, score = self._shortlist.best(hidden, added, n, in_int8=in_int8)
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
         probability = self.calibrator.probability(score, np.diff(ratings.indptr)[row])
@@ -268,7 +270,10 @@ class Answers:
         return Shortlist(self.scorer.network)
 
     def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> dict[str, Any]:
-        """Scores of all items that may be recommended, of one history; arguments as for `best`."""
+        """Scores of all items that may be recommended, of one history.
+
+        `hidden` is (1, n_hidden); `added`, (1, n_items), is as for `best`.
+        """
         network = self.scorer.network
         scores = network.output(hidden) + network.weights["output_bias"] + added
         allowed = scores[scores > -np.inf]

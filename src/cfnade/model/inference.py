@@ -187,6 +187,12 @@ class NumpyNetwork:
             return np.zeros(ratings.shape, dtype=np.float32)
         return direct_path(ratings, self.direct_weight)
 
+    def direct_terms(self, ratings: csr_array) -> csr_array:
+        """What each like adds to the logits, sparse with repeated entries, (n_users, n_items)."""
+        if self.direct_weight is None:
+            return csr_array(ratings.shape, dtype=np.float32)
+        return direct_terms(ratings, self.direct_weight)
+
     def output(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """`V h` of each history, (n_users, n_items)."""
         return _rows_times(hidden, self.weights["output_weight"])
@@ -230,9 +236,6 @@ def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) ->
 def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
     """What the direct path adds: `likes @ B`, four times as fast as the sparse product.
 
-    A product of sparse matrices first finds its pattern. Here the rows of B that a user likes are
-    put one after the other; making them dense adds up what falls on the same item.
-
     Args:
         liked: Each stored value is a like, (n_users, n_items).
         weight: B, (n_items, n_items).
@@ -240,9 +243,27 @@ def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
     Returns:
         (n_users, n_items).
     """
+    return np.asarray(direct_terms(liked, weight).toarray())
+
+
+def direct_terms(liked: csr_array, weight: csr_array) -> csr_array:
+    """The terms of `likes @ B`: the rows of B that a user likes, one after the other.
+
+    A product of sparse matrices first finds its pattern. Here entries are repeated, and making
+    them dense adds them up. Arguments are those of `direct_path`.
+    """
     said = weight[liked.indices]  # (n_pairs, n_items)
-    by_user = csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
-    return np.asarray(by_user.toarray())
+    return csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
+
+
+def rows_between(matrix: csr_array, rows: slice) -> csr_array:
+    """Some rows, without copying them."""
+    part = copy(matrix)  # shallow: slicing and the constructor copy
+    start, end = matrix.indptr[[rows.start, rows.stop]]
+    part.data, part.indices = matrix.data[start:end], matrix.indices[start:end]
+    part.indptr = matrix.indptr[rows.start :] - start
+    part.resize((rows.stop - rows.start, matrix.shape[1]))
+    return part
 
 
 def _row_sums(
