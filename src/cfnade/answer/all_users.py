@@ -25,7 +25,8 @@ from cfnade.threads import available_threads, has_fast_int8, limited_threads, on
 COLUMNS = ("user_id", "item_id", "rank", "score", "probability")
 """Of the table of recommendations."""
 
-_TORCH_PAYS = 200_000_000  # scores from which importing torch for its products saves time
+_QUICK_PAYS = 10_000_000  # scores from which preparing a `QuickNetwork` saves time
+_TORCH_PAYS = 200_000_000  # scores from which importing torch for it does, too
 
 
 def recommend_all(
@@ -62,29 +63,29 @@ def recommend_all(
     is_filtered = only is not None or never.columns.size > 0
     network = answers.scorer.network
     n_users, n_items = histories.shape
-    is_loaded = "torch" in sys.modules
-    in_int8 = (is_loaded or n_users * n_items >= _TORCH_PAYS) and has_fast_int8()
+    pays = n_users * n_items >= (_QUICK_PAYS if "torch" in sys.modules else _TORCH_PAYS)
+    quick = answers.quick if pays and has_fast_int8() else None
 
     def recommend(rows: slice) -> tuple[int, AnswerTable]:
         ratings = answers.scorer.relative_rating.transform(histories[rows])
-        direct = network.direct_terms(ratings)
+        direct, row_of = network.direct_terms(ratings), rows_of(ratings)
 
         def added(some: slice) -> NDArray[np.float32]:
-            scores = rows_between(direct, some).toarray()
+            scores = np.asarray(rows_between(direct, some).toarray())
             if filter_already_liked_items:
-                liked = rows_between(ratings, some)
-                scores[rows_of(liked), liked.indices] = -np.inf
+                liked = slice(*ratings.indptr[[some.start, some.stop]])
+                scores[row_of[liked] - some.start, ratings.indices[liked]] = -np.inf
             for row, own in enumerate(scores if is_filtered else (), rows.start + some.start):
                 rule_out(own, None if only is None else only.of(row), never.of(row))
             return scores
 
         found = answers.best(
             ratings,
-            network.hidden(ratings),
+            (quick or network).hidden(ratings),
             added,
             n,
             include_seen=not filter_already_liked_items,
-            in_int8=in_int8,
+            quick=quick,
         )
         return rows.stop, found._replace(row=found.row + rows.start)
 

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
+from cfnade.answer.quick import QuickNetwork
 from cfnade.answer.shortlist import Added, Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.data.catalogue import Catalogue, History, Unknown
@@ -203,7 +204,7 @@ class Answers:
         n: int,
         *,
         include_seen: bool,
-        in_int8: bool = False,
+        quick: QuickNetwork | None = None,
     ) -> AnswerTable:
         """The best items of many histories.
 
@@ -214,9 +215,9 @@ class Answers:
                 be recommended.
             n: Most items for each history.
             include_seen: Whether an item of a history may be recommended.
-            in_int8: As for `Shortlist.best`.
+            quick: As for `Shortlist.best`.
         """
-        row, column, score = self._shortlist.best(hidden, added, n, in_int8=in_int8)
+        row, column, score = self._shortlist.best(hidden, added, n, quick)
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
         probability = self.calibrator.probability(score, np.diff(ratings.indptr)[row])
@@ -264,6 +265,11 @@ class Answers:
     @cached_property
     def _item_similarity(self) -> ItemSimilarity:
         return ItemSimilarity(self.scorer.network.weights["output_weight"])
+
+    @cached_property
+    def quick(self) -> QuickNetwork:
+        """For blocks of histories; needs torch."""
+        return QuickNetwork(self.scorer.network)
 
     @cached_property
     def _shortlist(self) -> Shortlist:

@@ -7,19 +7,18 @@ can be among the best. Only these are scored (docs/decisions/0028).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.answer.filters import at_least, nth_good
-from cfnade.answer.int8 import Int8Weights
+from cfnade.answer.quick import QuickNetwork
 from cfnade.model.inference import NumpyNetwork
-from cfnade.scorer import blocks, rows_per_block
+from cfnade.scorer import BLOCK_BYTES, blocks, rows_per_block
 
 _MANY = 32  # to score one item in 32 on its own takes as long as the whole product
-_CACHE_BYTES = 2 << 20  # of scores that are compared at once: they stay in the cache
+_CACHE_BYTES = BLOCK_BYTES * 9 // 64  # of scores compared at once: they stay in a small cache
 _PAIRS = 512  # scored at once: their weights stay in the cache
 
 
@@ -46,7 +45,7 @@ class Shortlist:
         self._rounding = 2.0**-23 * (self._V.shape[1] + 16) * largest
 
     def best(
-        self, hidden: NDArray[np.float32], added: Added, n: int, *, in_int8: bool = False
+        self, hidden: NDArray[np.float32], added: Added, n: int, quick: QuickNetwork | None = None
     ) -> Best:
         """At most n best items for each hidden layer.
 
@@ -54,13 +53,14 @@ class Shortlist:
             hidden: (n_users, n_hidden).
             added: Called with consecutive slices of the users.
             n: Most items for each, at least 1.
-            in_int8: Take products in 8 bits, which needs torch; the items are the same.
+            quick: For products in 8 bits; None for those in float32. The result is the same.
         """
         n_items, found = len(self._V), []
         most = n_items // _MANY
         rounding = self._rounding * np.sqrt(1.0 + _squares(hidden))
-        if in_int8 and n <= most:
-            n_units, unit, error = self._int8.products(hidden)
+        if quick is not None and n <= most // 4:  # else too many may be on the list
+            n_units, unit, error = quick.products(hidden)
+            error += rounding
             space = np.empty((rows_per_block(n_items, _CACHE_BYTES), n_items), dtype=np.float32)
         else:
             products, unit = self._network.output(hidden), None
@@ -72,7 +72,7 @@ class Shortlist:
                 near = space[: len(own)]
                 np.copyto(near, n_units[rows], casting="unsafe")
                 near *= unit
-                row, column = self._near_best(near, own, n, (rounding + error)[rows])
+                row, column = self._near_best(near, own, n, error[rows])
                 if row.size > most * len(own):  # too rough for these users
                     near = self._network.output(hidden[rows])
                     row, column = self._near_best(near, own, n, rounding[rows])
@@ -80,10 +80,6 @@ class Shortlist:
         row, column, score = self._scored(hidden, *map(np.concatenate, zip(*found, strict=True)))
         is_among = np.arange(row.size) - np.searchsorted(row, row) < n
         return row[is_among], column[is_among], score[is_among]
-
-    @cached_property
-    def _int8(self) -> Int8Weights:
-        return Int8Weights(self._V)
 
     def _near_best(
         self,
