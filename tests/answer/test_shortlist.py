@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.answer import shortlist
+from cfnade.answer import rotation, shortlist
 from cfnade.answer.quick import QuickNetwork
 from cfnade.answer.shortlist import Shortlist
 from cfnade.model.inference import NumpyNetwork
@@ -125,3 +125,25 @@ def test_where_8_bits_are_too_rough_products_are_in_float32(monkeypatch):
     found = best(network, hidden, added, 3, is_quick=True)
     assert n_scored[0] < 0.05 * hidden.shape[0] * N_ITEMS
     assert [part.tolist() for part in found] == plain_sort(all_scores(network, hidden, added), 3)
+
+
+@pytest.mark.parametrize(
+    ("noise", "is_rotated", "pays", "most_scored"),
+    [(0.1, True, True, 0.1), (0.4, True, False, 0.5), (3.0, False, False, 0.1)],
+)
+def test_a_rotation_that_does_not_pay_is_dropped(monkeypatch, noise, is_rotated, pays, most_scored):
+    network, hidden, added = random_case(0, noise, 1.0, "all different")
+    made, n_scored = Shortlist(network), []
+    score = made._scored
+    monkeypatch.setattr(
+        made, "_scored", lambda *args: n_scored.append(len(args[1])) or score(*args)
+    )
+    monkeypatch.setattr(rotation, "_ENOUGH", 2 * len(hidden))
+    assert made._rotation.pays == is_rotated
+    first = made.best(hidden, added.__getitem__, 5)
+    assert made._rotation.pays == is_rotated  # too few users to judge
+    assert sum(n_scored) < most_scored * hidden.shape[0] * N_ITEMS
+    made.best(hidden, added.__getitem__, 5)
+    assert made._rotation.pays == pays  # if not, the whole product is used from now on
+    for one, again in zip(first, made.best(hidden, added.__getitem__, 5), strict=True):
+        np.testing.assert_array_equal(one, again)

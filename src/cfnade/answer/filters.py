@@ -115,19 +115,19 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
 def nth_good(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
     """A high score that at least n items of each row reach, (n_rows,); minus infinity if none is.
 
-    The best items of n chunks are n items, so at least n items reach the n-th best maximum of a
-    chunk. Neighbours are in different chunks, as good items are often adjacent. If there are not
-    many more chunks than n, each item is one.
+    The best items of n chunks are n items.
     """
-    n_rows, n_items = scores.shape
-    n_chunks = n_items // _CHUNK
-    if n_chunks > 2 * n:
-        chunks = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks)
-        scores = chunks.max(axis=1)
-    place = scores.shape[1] - n
-    if place <= 0:
-        return np.full(n_rows, -np.inf, dtype=scores.dtype)
-    return np.asarray(np.partition(scores, place, axis=1)[:, place])
+    best, _ = _chunk_maxima(scores, n)
+    return _nth_largest(best, n)
+
+
+def best_of_chunks(
+    scores: NDArray[np.floating], n: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns of n good items of each row; fewer if fewer are allowed or adjacent."""
+    best, chunks = _chunk_maxima(scores, n)
+    row, chunk = at_least(best, _nth_largest(best, n))
+    return row, chunk + best.shape[1] * chunks[row, :, chunk].argmax(axis=1)
 
 
 def at_least(
@@ -141,6 +141,31 @@ def at_least(
     if np.isneginf(threshold).any():
         is_good &= scores > -np.inf
     return np.divmod(np.flatnonzero(is_good), scores.shape[1])  # quicker than in two dimensions
+
+
+def _chunk_maxima(
+    scores: NDArray[np.floating], n: int
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """The best score of each chunk of a row, (n_rows, n_chunks), and the chunks.
+
+    Neighbours are in different chunks, as good items are often adjacent. The best items of n
+    chunks are n items, so at least n items reach the n-th best maximum of a chunk. If there are
+    not many more chunks than n, each item is one.
+    """
+    n_rows, n_items = scores.shape
+    n_chunks = n_items // _CHUNK
+    if n_chunks <= 2 * n:
+        return scores, scores[:, None, :]
+    chunks = scores[:, : n_chunks * _CHUNK].reshape(n_rows, _CHUNK, n_chunks)
+    return chunks.max(axis=1), chunks
+
+
+def _nth_largest(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """Of each row, (n_rows,); minus infinity if there are fewer."""
+    place = scores.shape[1] - n
+    if place <= 0:
+        return np.full(len(scores), -np.inf, dtype=scores.dtype)
+    return np.asarray(np.partition(scores, place, axis=1)[:, place])
 
 
 def stack(rows: list[Ranked], ids: NDArray[Any], n: int) -> Ranked:

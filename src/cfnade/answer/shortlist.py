@@ -1,7 +1,8 @@
 """The best items of many histories, exactly, without the exact score of every item.
 
-`V h` is most of the work. Products with a known error, in 8 bits if asked for, leave few items that
-can be among the best. Only these are scored (docs/decisions/0028).
+`V h` is most of the work. Cheaper products with a known error leave few items that can be among the
+best: in 8 bits (`QuickNetwork`), or of a few columns (`RotatedWeights`). Only these items are
+scored (docs/decisions/0028).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.answer.filters import at_least, nth_good
+from cfnade.answer.filters import at_least, best_of_chunks, nth_good
 from cfnade.answer.quick import QuickNetwork
+from cfnade.answer.rotation import RotatedWeights
 from cfnade.model.inference import NumpyNetwork
 from cfnade.scorer import BLOCK_BYTES, blocks, rows_per_block
 
@@ -41,8 +43,10 @@ class Shortlist:
         self._network = network
         self._V, self._d = network.weights["output_weight"], network.weights["output_bias"]
         # Bounds what rounding to float32 changes in a score and in its estimate.
+        rounding = 2.0**-23 * (self._V.shape[1] + 16)
         largest = np.sqrt((_squares(self._V) + self._d.astype(np.float64) ** 2).max())
-        self._rounding = 2.0**-23 * (self._V.shape[1] + 16) * largest
+        self._rounding = rounding * largest
+        self._rotation = RotatedWeights(self._V, self._d, rounding)
 
     def best(
         self, hidden: NDArray[np.float32], added: Added, n: int, quick: QuickNetwork | None = None
@@ -58,24 +62,33 @@ class Shortlist:
         n_items, found = len(self._V), []
         most = n_items // _MANY
         rounding = self._rounding * np.sqrt(1.0 + _squares(hidden))
-        if quick is not None and n <= most // 4:  # else too many may be on the list
+        is_quick = quick is not None and n <= most // 4  # else too many may be on the list
+        is_rotated = not is_quick and self._rotation.pays and n <= most
+        if quick is not None and is_quick:
             n_units, unit, error = quick.products(hidden)
             error += rounding
             space = np.empty((rows_per_block(n_items, _CACHE_BYTES), n_items), dtype=np.float32)
+        elif is_rotated:
+            limits = self._rotation.limits(hidden)
         else:
-            products, unit = self._network.output(hidden), None
+            products = self._network.output(hidden)
         for rows in blocks(len(hidden), n_items, _CACHE_BYTES):
             own = added(rows)
-            if unit is None:
-                row, column = self._near_best(products[rows], own, n, rounding[rows])
-            else:
+            if is_quick:
                 near = space[: len(own)]
                 np.copyto(near, n_units[rows], casting="unsafe")
                 near *= unit
                 row, column = self._near_best(near, own, n, error[rows])
-                if row.size > most * len(own):  # too rough for these users
-                    near = self._network.output(hidden[rows])
-                    row, column = self._near_best(near, own, n, rounding[rows])
+            elif is_rotated:
+                row, column = self._within_limits(limits[rows], own, n, hidden[rows])
+            else:
+                row, column = self._near_best(products[rows], own, n, rounding[rows])
+            is_too_rough = row.size > most * len(own)
+            if is_rotated:
+                self._rotation.judge(len(own), in_vain=is_too_rough)
+            if is_too_rough and (is_quick or is_rotated):
+                near = self._network.output(hidden[rows])
+                row, column = self._near_best(near, own, n, rounding[rows])
             found.append((row + rows.start, column, own[row, column]))
         row, column, score = self._scored(hidden, *map(np.concatenate, zip(*found, strict=True)))
         is_among = np.arange(row.size) - np.searchsorted(row, row) < n
@@ -99,6 +112,23 @@ class Shortlist:
         good = nth_good(products, n)
         least = good - (2.0 * error + 2.0**-20 * np.abs(good))
         return at_least(products, least.astype(np.float32))
+
+    def _within_limits(
+        self,
+        limits: NDArray[np.float32],
+        added: NDArray[np.float32],
+        n: int,
+        hidden: NDArray[np.float32],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """As `_near_best`, from limits that no `h v + d` exceeds: n good items are scored first."""
+        limits += added
+        row, column = best_of_chunks(limits, n)
+        row, _, score = self._scored(hidden, row, column, added[row, column])
+        starts, ends = (np.searchsorted(row, np.arange(len(hidden)), s) for s in ("left", "right"))
+        has_n = ends - starts >= n
+        reached = np.full(len(hidden), -np.inf, dtype=np.float32)
+        reached[has_n] = score[starts[has_n] + n - 1]
+        return at_least(limits, reached - np.float32(2.0**-20) * np.abs(reached))
 
     def _scored(
         self,
