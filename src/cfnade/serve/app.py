@@ -179,8 +179,8 @@ class Service:
             one.check()
         if any(one.dials is not None for one in asked):
             await self.batcher.run_beside(partial(loaded.check_dials, asked))
-        if asked.has_times:
-            await self.batcher.run_beside(partial(loaded.counts, asked))
+        if dated := [one for one in asked if one.has_times]:
+            await self.batcher.run_beside(lambda: [loaded.counts(one) for one in dated])
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""
