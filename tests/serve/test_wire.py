@@ -52,3 +52,13 @@ def test_lengths_up_to_the_limit_are_taken():
     body = {"history": dict.fromkeys(map(str, range(1000)), 1), "exclude": list(range(10_000))}
     asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
     assert len(asked.history) == 1000 and len(asked.exclude) == 10_000
+
+
+def test_only_so_many_times_of_one_item_are_looked_through():
+    many = {"history": {"film-1": [["x", None]] * MANY}}
+    error = refused(REQUESTS.recommend, many)
+    assert error.error_count() == 1
+    body = {"history": {"film-1": [[1, 2.5]] * 1000, "film-2": [1, "2024-05-31"], "film-3": 2}}
+    asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
+    assert asked.has_times and asked.history["film-2"] == (1.0, "2024-05-31")
+    assert not REQUESTS.recommend.model_validate_json('{"history": {"a": 1}}').has_times
