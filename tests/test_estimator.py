@@ -4,6 +4,7 @@ import inspect
 import json
 import logging
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from cfnade import (
     RelativeRating,
 )
 from cfnade.baselines import Popularity
-from cfnade.beyond.readout import NO_READOUT, Readout
+from cfnade.beyond.readout import NO_READOUT, RECENCY, Readout
 from cfnade.data.simulation.simulate import ServiceConfig, SimulatedService
 from cfnade.data.splitting import hold_out
 from cfnade.fit.settings import Recipe
@@ -33,6 +34,7 @@ from tests.networks import (
     random_model,
     random_numpy_network,
 )
+from tests.planted import fashion
 from tests.storage.saved import seal
 
 
@@ -382,3 +384,52 @@ def test_an_unknown_type_of_weights_is_refused_in_one_line(model, tmp_path):
     with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int16; got 'f8'"):
         model.save(tmp_path / "model", dtype="f8")
     assert not (tmp_path / "model").exists()
+
+
+# Times -------------------------------------------------------------------------------------------
+
+
+def test_a_model_with_recency_saves_and_loads_with_equal_scores(tmp_path):
+    data = fashion()
+    given = Readout(history_half_life=9.0, trend_half_life=5.0, trend_gain=1.0, popularity_gain=0.5)
+    model = ImplicitCFNADE(**SMALL, readout=given).fit(data)
+    model.save(tmp_path / "model")
+    loaded = ImplicitCFNADE.load(tmp_path / "model")
+    assert loaded.clock_ == model.clock_ == "number" and loaded.readout_ == model.readout_
+    assert np.abs(loaded.scorer_.network.weights["trend"]).max() > 0
+    histories = loaded.histories(data)
+    np.testing.assert_array_equal(histories.toarray(), model.histories(data).toarray())
+    np.testing.assert_array_equal(loaded.scores(histories), model.scores(histories))
+    dated = {3: [2, 10.0], 25: [1, 90.0]}
+    for mine, theirs in zip(model.recommend_for(dated), loaded.recommend_for(dated), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(model.probability(dated), loaded.probability(dated))
+
+
+@pytest.mark.parametrize("forged", ["sundial", 7, ["seconds"]])
+def test_a_clock_that_does_not_exist_is_refused(tmp_path, forged):
+    model = random_model()
+    model.save(tmp_path / "model")
+    described = json.loads((tmp_path / "model" / "model.json").read_text())
+    seal(tmp_path / "model", training={**described["training"], "clock": forged})
+    with pytest.raises(ArtifactError, match="the record of its training cannot be read"):
+        ImplicitCFNADE.load(tmp_path / "model")
+
+
+def test_histories_are_plain_counts_without_times_or_recency(caplog):
+    data = fashion()
+    plain = (
+        ImplicitCFNADE(**SMALL)
+        .set_params(**{f"readout__{name}": 0.0 for name in RECENCY})
+        .fit(data)
+    )
+    np.testing.assert_array_equal(plain.histories(data).toarray(), data.counts.toarray())
+    assert not caplog.text
+    dated = ImplicitCFNADE(**SMALL, readout=Readout(history_half_life=9.0)).fit(data)
+    undated = replace(data, log=None)
+    np.testing.assert_array_equal(dated.histories(undated).toarray(), data.counts.toarray())
+    assert "the data have no times" in caplog.text
+    stranger = replace(data, item_ids=np.array([*range(39), 99]))
+    with pytest.raises(DataError, match="item 99 is not in this model"):
+        dated.histories(stranger)
+    assert dated.histories(stranger, unknown="ignore")[:, [39]].nnz == 0

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
-from cfnade import DataError, hold_out
+from cfnade import DataError, ImplicitCFNADE, hold_out
 from cfnade.answer.explain import logits_without_each
-from cfnade.model.inference import ACTIVATIONS, NumpyNetwork
+from cfnade.model.inference import ACTIVATIONS, NetworkScorer, NumpyNetwork
 from tests.networks import random_counts, random_model, random_numpy_network
 
 HISTORY = {"i3": 5, "i0": 1, "i7": 2, "i12": 9}
@@ -163,3 +163,22 @@ def test_many_items_at_once_are_the_same_as_one_after_the_other(n_neighbours):
     for place, item in enumerate(items):
         alone = logits_without_each(network, liked, np.array([item]), disliked)
         np.testing.assert_allclose(together[:, [place]], alone, rtol=1e-6, atol=1e-6)
+
+
+def test_with_a_trend_effects_are_the_same_and_the_score_has_it():
+    """The trend is added whatever the history, so leaving an entry out does not change it."""
+    plain = random_model()
+    network, added = plain.scorer_.network, np.linspace(-2, 2, 20, dtype=np.float32)
+    trendy = NumpyNetwork(network.config, {**network.weights, "trend": added})
+    scorer = NetworkScorer(trendy, plain.scorer_.relative_rating)
+    model = ImplicitCFNADE.from_parts(scorer, plain.catalogue_)
+    for item in ("i0", "i15"):
+        found, before = model.explain(HISTORY, item), plain.explain(HISTORY, item)
+        assert found.score == pytest.approx(before.score + added[int(item[1:])], abs=1e-5)
+        assert found.score == pytest.approx(score_of(model, HISTORY, item), abs=1e-5)
+        effects = {effect.item: effect.score for effect in before.effects}
+        for effect in found.effects:
+            assert effect.score == pytest.approx(effects[effect.item], abs=1e-5)
+            less = {k: v for k, v in HISTORY.items() if k != effect.item}
+            difference = found.score - score_of(model, less, item)
+            assert effect.score == pytest.approx(difference, abs=1e-5)

@@ -297,3 +297,15 @@ def test_after_ctrl_c_the_same_command_goes_on(plays, capsys, monkeypatch):
     assert "ease" in shown.out and "popularity" in shown.out
     assert run(arguments) == 0  # it was complete, so nothing is kept
     assert "ease: choosing settings" in capsys.readouterr().err
+
+
+def test_no_recency_leaves_every_baseline_without_times(tmp_path, capsys):
+    log = write_log(tmp_path / "log.csv")
+    arguments = ["compare", str(log), "--models", "popularity", "--trials", "1", "--json", "-"]
+    looks = []
+    for option in ("--recency", "--no-recency"):
+        assert run([*arguments, option]) == 0
+        (result,) = json.loads(capsys.readouterr().out)["results"]
+        assert ("trend_half_life" in result["settings"]) == (option == "--recency")
+        looks.append(result["n_looks"])
+    assert looks[0] > looks[1] == 1

@@ -9,7 +9,7 @@ import pytest
 
 from cfnade import Dials, ImplicitCFNADE
 from cfnade.cli.main import run
-from tests.cli.helpers import check_refused, recommended
+from tests.cli.helpers import QUICK, check_refused, recommended, set_options
 from tests.networks import group_counts
 
 
@@ -192,3 +192,61 @@ def test_explain_tells_what_each_entry_does(model, events, capsys):
 )
 def test_wrong_use_ends_in_one_line_and_exit_code_2(arguments, message, model, events, capsys):
     check_refused(capsys, arguments, message, MODEL=model, DATA=events)
+
+
+# Times -------------------------------------------------------------------------------------------
+
+HALF_LIFE = set_options(
+    readout__history_half_life=86_400, readout__trend_gain=0, readout__popularity_gain=0
+)
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """A table with times, and a model whose histories decay with a half-life of a day."""
+    folder = tmp_path_factory.mktemp("dated")
+    lines = ["user,item,time\n"]
+    for user, item, count in zip(*group_counts().nonzero(), group_counts().data, strict=True):
+        days = [(3 * item + 7 * user + k) % 28 for k in range(int(count))]
+        lines += [f"{user},i{item},2024-05-{1 + day:02d}T12:00:00Z\n" for day in days]
+    (folder / "log.csv").write_text("".join(lines))
+    arguments = ["fit", str(folder / "log.csv"), "--out", str(folder / "model"), *QUICK, *HALF_LIFE]
+    assert run(arguments) == 0
+    return folder
+
+
+def test_times_on_the_command_line_are_those_of_a_table(dated, capsys):
+    model, log = str(dated / "model"), str(dated / "log.csv")
+    table = pd.read_csv(dated / "log.csv")
+    own = table[table["user"] == 3]
+    entries = [f"{item}=1@{time}" for item, time in zip(own["item"], own["time"], strict=True)]
+    by_table = recommended(capsys, model, "--data", log, "--user", "3")
+    assert recommended(capsys, model, *entries) == by_table
+    undated = [entry.partition("@")[0] for entry in entries]
+    assert recommended(capsys, model, *undated) != by_table
+    assert run(["explain", model, by_table[0]["item"], *entries, "--json", "-"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    assert explained["score"] == pytest.approx(by_table[0]["score"], abs=1e-5)
+
+
+def test_recommendations_for_all_users_weigh_recent_events(dated, capsys):
+    out = dated / "all.parquet"
+    arguments = ["recommend", str(dated / "model"), "--data", str(dated / "log.csv")]
+    assert run([*arguments, "--out", str(out)]) == 0
+    own = pd.read_parquet(out).query("user_id == 3")
+    capsys.readouterr()
+    single = recommended(capsys, *arguments[1:], "--user", "3")
+    assert own["item_id"].tolist() == [entry["item"] for entry in single]
+    assert own["score"].tolist() == pytest.approx([entry["score"] for entry in single], abs=1e-5)
+
+
+def test_a_table_without_times_is_reported(dated, events, capsys):
+    assert run(["recommend", str(dated / "model"), "--data", str(events), "--user", "3"]) == 0
+    assert "data have no times: all events of a history weigh the same" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("when", ["soon", "2024", "31.5.2024", ""])
+def test_a_time_that_cannot_be_read_ends_in_one_line(dated, capsys, when):
+    arguments = ["recommend", "MODEL", f"i0=2@{when}"]
+    message = "a time must be a date or time such as 2024-05-31 or 2024-05-31T18:30:00Z"
+    check_refused(capsys, arguments, message, MODEL=dated / "model")

@@ -88,9 +88,10 @@ def test_holding_validation_out_by_events_is_a_matter_of_random_splits():
 def test_all_candidates_keep_the_pairs_that_are_repeated():
     data = random_log()
     held_out = split_by_time(data, share=0.1)
-    parts, _ = parts_of(data, candidates="all")
+    parts, facts = parts_of(data, candidates="all")
     assert not differ(parts.test, held_out.test)
-    assert not differ(parts.validation, split_by_time(held_out.train, share=0.1).test)
+    share = facts["validation_share"]
+    assert not differ(parts.validation, split_by_time(held_out.train, share=share).test)
     assert parts.validation.multiply(parts.train.counts).nnz > 0
 
 

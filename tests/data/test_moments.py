@@ -62,7 +62,7 @@ def test_other_clocks_take_numbers_as_they_are(clock):
 @pytest.mark.parametrize("clock", ["seconds", "number", "order", None])
 @pytest.mark.parametrize(
     "wrong",
-    ["soon", "", "31.5.2024", "2024-13-01", True, [1], {}, float("nan"), "inf", 1e400, 10**400, pd.NaT,
+    ["soon", "", "31.5.2024", "2024-13-01", True, [1], {}, float("nan"), "inf", 10**400, pd.NaT,
      np.datetime64("NaT"), b"7"],
 )  # fmt: skip
 def test_anything_else_is_refused_in_one_line(wrong, clock):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array, csr_matrix, vstack
 
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
+from cfnade.beyond.readout import Readout
+from cfnade.beyond.recency import log_watchers, recent_counts, trend
 from cfnade.data.ratings import popularity_logit
 from cfnade.fit import extend as module
 from cfnade.fit.extend import with_new_items
 from cfnade.fit.pipeline import Callbacks
+from tests.compare.logs import log_of
 from tests.networks import (
     SMALL,
     group_counts,
@@ -19,6 +24,7 @@ from tests.networks import (
     random_model,
     random_numpy_network,
 )
+from tests.planted import fashion
 
 N_KNOWN = 16
 """Items of the first fit; the last four come later."""
@@ -381,3 +387,111 @@ def test_an_item_without_company_starts_with_zeros_and_its_popularity(weights):
     assert (grown["like_weight"][20:] == 0).all()
     assert (grown["output_weight"][20:] == 0).all()
     np.testing.assert_array_equal(grown["output_bias"][20:], popularity[20:])
+
+
+# Times -------------------------------------------------------------------------------------------
+
+GIVEN = Readout(history_half_life=20.0, trend_half_life=10.0, trend_gain=1.0, popularity_gain=2.0)
+
+
+@pytest.fixture(scope="module")
+def dated() -> ImplicitCFNADE:
+    """Fitted on the first events of a log."""
+    data = fashion()
+    early = data.with_events(data.log.time < 50)
+    return ImplicitCFNADE(**SMALL, validation_share=0, readout=GIVEN).fit(early)
+
+
+def again(model: ImplicitCFNADE, folder) -> ImplicitCFNADE:
+    model.save(folder)
+    return ImplicitCFNADE.load(folder)
+
+
+def expected_trend(data: Interactions) -> np.ndarray:
+    now, ever = (log_watchers(data.log, data.n_items, h) for h in (10.0, 0.0))
+    return trend(now, ever, 1.0, 2.0)
+
+
+def test_trends_and_recent_counts_are_made_again_from_a_log(dated, tmp_path):
+    model, data = again(dated, tmp_path), fashion()
+    before = model.scorer_.relative_rating
+    model.partial_fit(data, n_epochs=2)
+    added = model.scorer_.network.weights["trend"]
+    np.testing.assert_allclose(added, expected_trend(data), rtol=1e-5)
+    assert np.median(added[20:]) > np.median(added[:20])  # the fashion has changed
+    recent = recent_counts(data.log, data.counts.shape, 20.0)
+    expected = before.merged_with(RelativeRating().fit(recent))
+    histories = model.histories(data)
+    np.testing.assert_array_equal(
+        model.scorer_.relative_rating.transform(histories).toarray(),
+        expected.transform(recent).toarray(),
+    )
+    assert model.clock_ == "number" and model.readout_ == dated.readout_
+    loaded = again(model, tmp_path)
+    np.testing.assert_array_equal(loaded.scores(histories), model.scores(histories))
+
+
+def test_items_in_another_order_get_their_own_trend(dated, tmp_path):
+    model, data = again(dated, tmp_path), fashion()
+    order = np.random.default_rng(0).permutation(40)
+    log = replace(data.log, item=np.argsort(order)[data.log.item].astype(np.int32))
+    moved = Interactions.from_log(log, data.user_ids, data.item_ids[order])
+    model.partial_fit(moved, n_epochs=1)
+    added = model.scorer_.network.weights["trend"]
+    np.testing.assert_allclose(added, expected_trend(data), rtol=1e-5)
+
+
+def test_without_times_known_items_keep_their_trend_and_their_recent_counts(dated, tmp_path):
+    model, plain = again(dated, tmp_path), replace(fashion(), log=None)
+    before = model.scorer_
+    model.partial_fit(plain, n_epochs=2)
+    after = model.scorer_
+    np.testing.assert_array_equal(after.network.weights["trend"], before.network.weights["trend"])
+    histories = plain.counts
+    np.testing.assert_array_equal(
+        after.relative_rating.transform(histories).toarray(),
+        before.relative_rating.transform(histories).toarray(),
+    )
+    assert not np.array_equal(
+        after.network.weights["output_weight"], before.network.weights["output_weight"]
+    )
+
+
+@pytest.mark.parametrize("has_times", [True, False])
+def test_a_new_item_has_the_trend_of_its_neighbours_and_known_items_keep_theirs(
+    dated, tmp_path, has_times
+):
+    """A twin of item 3, with as many watchers, is as popular; one with fewer is less so."""
+    model, data = again(dated, tmp_path), fashion()
+    log = data.log.subset(data.log.time < 50)
+    is_third, rng = log.item == 3, np.random.default_rng(0)
+    rare = is_third & (rng.random(log.n_entries) < 0.3)
+    copies = [np.flatnonzero(chosen) for chosen in (is_third, rare)]
+    order = np.concatenate([np.arange(log.n_entries), *copies])
+    item = np.concatenate([log.item, *(np.full(len(c), 40 + k) for k, c in enumerate(copies))])
+    more = log_of(log.user[order], item, log.time[order], data.n_users, 42, "number")
+    before = model.scorer_.network.weights["trend"]
+    more = more if has_times else replace(more, log=None)
+    model.partial_fit(more, n_epochs=0)
+    added = model.scorer_.network.weights["trend"]
+    np.testing.assert_array_equal(added[:40], before)
+    assert added[40] == pytest.approx(np.median(before[:20]), abs=1.5)
+    assert added[41] < added[40] - 0.5
+    assert np.isfinite(model.scores(csr_array((1, 42)))).all()
+
+
+def test_times_of_another_kind_are_refused(dated, tmp_path):
+    model, data = again(dated, tmp_path), fashion()
+    seconds = replace(data, log=replace(data.log, clock="seconds"))
+    for ask in (model.partial_fit, model.histories):
+        with pytest.raises(DataError, match="are dates or seconds since 1970, the model was"):
+            ask(seconds)
+    order = replace(data, log=replace(data.log, clock="order"))  # numbers, too
+    assert model.histories(order).nnz == data.n_pairs
+
+
+def test_a_log_changes_nothing_in_a_model_without_recency(model):
+    data = log_of([0, 0, 1], [0, 1, 2], [1.0, 2.0, 3.0], 2, 3, "number")
+    data = replace(data, item_ids=IDS[:3])
+    model.partial_fit(data, n_epochs=1)
+    assert "trend" not in model.scorer_.network.weights and model.clock_ is None

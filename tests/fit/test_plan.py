@@ -446,8 +446,12 @@ def test_the_plan_is_readable():
 
 SIZES = {"n_items", "n_users", "n_pairs", "nnz", "n_watchers"}
 SOURCE = Path(cfnade.__file__).parent
-ONLY_FASTER = {"likes.shape[1] <= _DENSE_UP_TO"}
-"""Rules of data/splitting.py that do not change the result; its tests show that."""
+ONLY_FASTER = {
+    "likes.shape[1] <= _DENSE_UP_TO",
+    "n_users * n_items >= (_QUICK_PAYS if 'torch' in sys.modules else _TORCH_PAYS)",
+}
+"""Rules of data/splitting.py and answer/all_users.py that do not change the result; their tests
+show that."""
 
 
 def is_number(node: ast.AST) -> bool:

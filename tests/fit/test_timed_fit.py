@@ -13,6 +13,7 @@ from cfnade.beyond.recency import log_watchers, recent_counts, trend
 from cfnade.data.event_splits import split_by_time, split_last
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import without_overlap
 from cfnade.fit import pipeline as module
 from cfnade.fit.pipeline import Judge, TrainingPart, fit_network, hold_out_validation
 from cfnade.fit.plan import ALL_EVENTS, FitPlan
@@ -81,7 +82,7 @@ def test_without_times_there_is_no_recency_and_nothing_is_trained_twice():
 
 def test_recency_that_is_given_is_not_searched():
     given = Readout(direct_gain=5.0, history_half_life=3.0, trend_half_life=9.0, trend_gain=0.5,
-                    popularity_gain=0.0)  # fmt: skip
+                    popularity_gain=0.0, repeats=())  # fmt: skip
     model = fitted(fashion(), readout=given)
     assert replace(model.readout_, direct_l2=None, direct_neighbours=None) == given
     log = fashion().log
@@ -107,7 +108,7 @@ def test_validation_is_what_comes_later_and_nothing_later_is_trained_on(by):
     train, held_out = hold_out_validation(data, settings, plan)
     split = (split_by_time if by == "time" else split_last)(data, share=settings.validation_share)
     np.testing.assert_array_equal(train.counts.toarray(), split.train.counts.toarray())
-    np.testing.assert_array_equal(held_out.toarray(), split.new.toarray())
+    np.testing.assert_array_equal(held_out.toarray(), split.test.toarray())
     assert train.log.n_entries < data.log.n_entries
 
 
@@ -124,7 +125,8 @@ def test_a_judge_finds_what_evaluating_the_scorer_with_that_readout_does():
     data = random_log()
     settings = FitSettings(Recipe(n_hidden=4))
     plan = FitPlan.of(data.counts, settings, data.clock)
-    train, held_out = hold_out_validation(data, settings, plan)
+    train, later = hold_out_validation(data, settings, plan)
+    held_out = without_overlap(train.counts, later)
     part = TrainingPart(train, RelativeRating().fit(train.counts), plan)
     judge, network = Judge(part, held_out, None), random_numpy_network(n_neighbours=0)
     readout, mpr = judge.find_readout(network)

@@ -66,6 +66,23 @@ def test_the_cluster_recommends_what_one_machine_does_to_the_last_id(spark, mode
     assert scored["n_recommendations"] == sum(len(items) for items, _ in expected.values())
 
 
+def test_that_all_events_count_the_same_is_reported_if_the_model_would_weigh_them(
+    spark, model, plays, tmp_path, caplog
+):
+    loaded = ImplicitCFNADE.load(model)
+    training = {"readout": {"history_half_life": 9.0}, "clock": "number"}
+    dated = ImplicitCFNADE.from_parts(
+        loaded.scorer_, loaded.catalogue_, info={"training": training}
+    )
+    dated.save(tmp_path / "dated")
+    frame = spark.read.parquet(str(plays))
+    score(frame, model, tmp_path / "out", partitions=2)
+    assert "recent" not in caplog.text
+    score(frame, tmp_path / "dated", tmp_path / "out", partitions=2)
+    assert "Spark adds up all events of a pair: they count as if all were recent" in caplog.text
+    assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
+
+
 def test_filters_mean_the_same(spark, model, plays, tmp_path):
     filters = {
         "filter_already_liked_items": False,

@@ -77,6 +77,76 @@ def test_explain_similar_and_items(service):
     assert named["items"][0]["name"] == "Film número 2" and named["unknown"] == ["gone"]
 
 
+def with_half_life(folder):
+    """The model, with histories that decay with a half-life of ten days."""
+    model = ImplicitCFNADE.load(folder)
+    training = {"readout": {"history_half_life": 864_000.0}, "clock": "seconds"}
+    dated = ImplicitCFNADE.from_parts(model.scorer_, model.catalogue_, info={"training": training})
+    dated.save(folder)
+    return dated
+
+
+def test_histories_may_have_times(folder, tmp_path):
+    model = with_half_life(folder)
+    dated = {
+        "film-1": [8, "2024-05-01"],
+        "film-4": [[2, "2024-05-31T00:00:00Z"], [1, 1_700_000_000]],
+        "film-5": 4,
+        "film-6": [4, None],
+        "stranger": [1, "2024-05-31"],
+    }
+    with running(folder, tmp_path / "log.txt") as service:
+        assert service.get("/v1/model").json["clock"] == "seconds"
+        answer = service.post("/v1/recommend", {"history": dated, "n": 4, "explain": True}).json
+        ids, scores = model.recommend_for(dated, n=4, unknown="ignore")
+        assert [entry["item"] for entry in answer["recommendations"]] == ids.tolist()
+        found = [entry["score"] for entry in answer["recommendations"]]
+        np.testing.assert_allclose(found, scores, atol=1e-6)
+        assert answer["unknown"] == ["stranger"]
+        undated = {"film-1": 8, "film-4": 3, "film-5": 4, "film-6": 4}
+        assert service.post("/v1/recommend", {"history": undated, "n": 4}).json != answer
+        told = service.post("/v1/explain", {"history": dated, "item": "film-7"}).json
+        expected = model.explain(dated, "film-7", unknown="ignore")
+        np.testing.assert_allclose(told["score"], expected.score, atol=1e-6)
+        asked = {"requests": [{"history": dated, "n": 4, "explain": True}, {"history": {}}]}
+        assert service.post("/v1/recommend:batch", asked).json["answers"][0] == answer
+        both = {"history": {"film-1": [[0, 5], [1, 6]]}, "disliked": ["film-1"]}
+        assert service.post("/v1/recommend", both).json["error"]["code"] == "liked_and_disliked"
+        none = {"history": {"film-1": [[0, 5]]}, "disliked": ["film-1"]}
+        assert service.post("/v1/recommend", none).status == 200
+
+
+def test_a_time_that_cannot_be_read_is_the_fault_of_one_request_and_is_not_repeated(
+    folder, tmp_path
+):
+    with_half_life(folder)
+    bad, good = {"history": {"film-1": [1, "private"]}}, {"history": {"film-1": [1, 1.7e9]}}
+    with running(folder, tmp_path / "log.txt") as service:
+        for path, body in (
+            ("/v1/recommend", bad),
+            ("/v1/explain", {**bad, "item": "film-2"}),
+            ("/v1/recommend:batch", {"requests": [good, bad]}),
+        ):
+            answer = service.post(path, body)
+            error = answer.json["error"]
+            assert (answer.status, error["code"]) == (422, "invalid_time")
+            expected = "history: a time must be a date or time such as 2024-05-31 or "
+            assert error["message"].startswith(expected) and "private" not in str(error)
+        assert service.post("/v1/recommend", good).status == 200
+        for wrong in ([1], [1, 2, 3], [-1, 2], [1, True], [1, "x" * 41], [[1, 2], 3]):
+            answer = service.post("/v1/recommend", {"history": {"film-1": wrong}})
+            assert answer.status == 422 and answer.json["error"]["code"] == "invalid_request"
+
+
+def test_a_model_without_times_takes_them_without_effect(service):
+    plain = service.post("/v1/recommend", {"history": HISTORY}).json
+    dated = {item: [count, "2024-05-31"] for item, count in HISTORY.items()}
+    assert service.post("/v1/recommend", {"history": dated}).json == plain
+    assert service.get("/v1/model").json["clock"] is None
+    wrong = service.post("/v1/recommend", {"history": {"film-1": [1, "soon"]}})
+    assert wrong.json["error"]["code"] == "invalid_time"
+
+
 def test_the_model_is_described(service):
     told = service.get("/v1/model").json
     own = json.loads((KEPT / "model.json").read_text())

@@ -92,3 +92,13 @@ def test_dials_are_taken_as_they_are():
     asked = REQUESTS.recommend.model_validate_json(json.dumps({"dials": dials})).dials
     assert asked.popularity == -1 and asked.pin == [7, "a"] and asked.at_most == {"genre": 2}
     assert REQUESTS.recommend.model_validate_json(b'{"dials": null}').dials is None
+
+
+def test_only_so_many_times_of_one_item_are_looked_through():
+    many = {"history": {"film-1": [["x", None]] * MANY}}
+    error = refused(REQUESTS.recommend, many)
+    assert error.error_count() == 1
+    body = {"history": {"film-1": [[1, 2.5]] * 1000, "film-2": [1, "2024-05-31"], "film-3": 2}}
+    asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
+    assert asked.has_times and asked.history["film-2"] == (1.0, "2024-05-31")
+    assert not REQUESTS.recommend.model_validate_json('{"history": {"a": 1}}').has_times

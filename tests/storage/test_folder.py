@@ -6,6 +6,8 @@ import shutil
 import stat
 import subprocess
 import sys
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,16 +15,18 @@ import pytest
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, ConfigError
+from cfnade.files import save_arrays
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.folder import (
+    WEIGHTS,
     Artifact,
     inspect_artifact,
     load_artifact,
     read_description,
     save_artifact,
 )
-from tests.storage.saved import random_artifact, random_histories
+from tests.storage.saved import random_artifact, random_histories, seal
 
 
 @pytest.fixture
@@ -354,3 +358,47 @@ def test_what_float16_cannot_hold_and_unknown_types_are_refused(artifact, tmp_pa
     save_artifact(artifact, tmp_path / "model", "int16")
     found = load_artifact(tmp_path / "model").network.weights["output_weight"][3, 1]
     assert found == pytest.approx(70_000.0)
+
+
+# Trends ------------------------------------------------------------------------------------------
+
+
+def with_trend(artifact: Artifact, added: np.ndarray) -> Artifact:
+    weights = {**artifact.network.weights, "trend": added}
+    return replace(artifact, network=NumpyNetwork(artifact.network.config, weights))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_the_trend_of_each_item_is_saved_and_added_to_its_scores(artifact, counts, tmp_path, dtype):
+    added = np.linspace(-3, 3, 20, dtype=np.float32)
+    for name, saved in (("plain", artifact), ("trend", with_trend(artifact, added))):
+        save_artifact(saved, tmp_path / name, dtype)
+    plain, trend = (load_artifact(tmp_path / name) for name in ("plain", "trend"))
+    np.testing.assert_array_equal(trend.network.weights["trend"], added)
+    ratings = artifact.relative_rating.transform(counts)
+    np.testing.assert_allclose(
+        trend.network.logits(ratings), plain.network.logits(ratings) + added, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("forged", "reason"),
+    [
+        (np.zeros(19, np.float32), "trend must be float32 of shape"),
+        (np.zeros((20, 1), np.float32), "trend must be float32 of shape"),
+        (np.zeros(20), "trend must be float32"),
+        (np.full(20, np.nan, np.float32), "trend holds NaN"),
+    ],
+)
+def test_a_forged_trend_is_refused(artifact, tmp_path, forged, reason):
+    folder = tmp_path / "model"
+    save_artifact(with_trend(artifact, np.zeros(20, np.float32)), folder)
+    save_arrays(folder / WEIGHTS, {**artifact.network.weights, "trend": forged})
+    seal(folder)
+    with pytest.raises(ArtifactError, match=reason):
+        load_artifact(folder)
+    weights = {**artifact.network.weights, "trend": forged}
+    network = copy(artifact.network)
+    network.weights = weights
+    with pytest.raises(ArtifactError, match=reason):
+        save_artifact(replace(artifact, network=network), tmp_path / "another")

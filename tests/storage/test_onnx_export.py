@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cfnade.errors import ArtifactError, MissingExtraError
+from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.encoding import decode_ids
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.storage.onnx_export import export_onnx
@@ -97,3 +99,14 @@ def test_what_is_missing_without_the_extra_is_told(rng, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtraError, match=r"needs onnx; .* pip install 'cfnade\[onnx\]'"):
         export_onnx(random_artifact(rng), tmp_path / "model.onnx")
+
+
+def test_the_trend_of_each_item_is_in_the_graph(rng, tmp_path):
+    artifact = random_artifact(rng, n_items=N_ITEMS)
+    added = np.linspace(-4, 4, N_ITEMS, dtype=np.float32)
+    network = NumpyNetwork(artifact.network.config, {**artifact.network.weights, "trend": added})
+    trendy = replace(artifact, network=network)
+    histories = random_histories(rng, 8, N_ITEMS)
+    check_equal(trendy, session_of(trendy, tmp_path), histories)
+    ratings = artifact.relative_rating.transform(histories)
+    assert np.abs(network.logits(ratings) - artifact.network.logits(ratings)).max() > 3.9

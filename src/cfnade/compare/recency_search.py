@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from cfnade.beyond.readout import NO_READOUT, Readout, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
+from cfnade.data.ratings import RelativeRating
 from cfnade.fit.pipeline import TOLERATED
 from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.search import Validation
@@ -58,6 +60,9 @@ class Recency:
         """The model with recency; the data, with times, are what it was fitted on."""
         assert data.log is not None
         added = self.scale * _trend(data.log, data.n_items, self.readout)
+        if self.readout.history_half_life:
+            recent = recent_counts(data.log, data.counts.shape, self.readout.history_half_life)
+            model = _reading(model, recent)
         return WithRecency(model, self.readout, added)
 
 
@@ -86,8 +91,10 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
         if half_life not in known:
             for old in list(known)[:-1]:  # keep the last two: a search compares neighbours
                 del known[old]
-            counts = recent_counts(log, validation.train.shape, half_life)[users]
-            parts = [model.scores(counts[rows]) for rows in blocks(len(users), data.n_items)]
+            counts = recent_counts(log, validation.train.shape, half_life)
+            reader = _reading(model, counts) if half_life else model
+            asked = counts[users]
+            parts = [reader.scores(asked[rows]) for rows in blocks(len(users), data.n_items)]
             known[half_life] = np.concatenate(parts).astype(np.float32)
         return known[half_life]
 
@@ -115,6 +122,15 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
         return math.inf if max(worse) > 1.0 + TOLERATED else worse[0] * worse[1]
 
     return Recency(find_readout(NO_READOUT, cost, half_lives(log)), scale, n_looks)
+
+
+def _reading(model: Any, recent: CountMatrix) -> Any:
+    """The model with the distributions of recent counts, if it has some that it fitted itself."""
+    if getattr(model, "relative_rating_", None) is None or model.relative_rating is not None:
+        return model
+    other = copy(model)
+    other.relative_rating_ = RelativeRating().fit(recent)
+    return other
 
 
 def _trend(log: EventLog, n_items: int, readout: Readout) -> NDArray[np.float32]:

@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_SECONDS = 20.0
 """Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
 
+LEAST_SLOPE = 0.1
+"""Of the log-odds of new items over their score: repeats are put on that scale."""
+
 TOLERATED = 0.003
 """Share by which recency may make MPR or nDCG worse on validation; both must gain."""
 
@@ -519,7 +522,7 @@ def find_repeats(
     is_true[np.repeat(np.arange(some.size), np.diff(later.indptr)), later.indices] = True
     shift, slope = logistic_regression(scores[is_new][:, None], is_true[is_new])
     weights[0] -= shift
-    return tuple((weights / max(slope, 1e-3)).tolist())
+    return tuple((weights / max(slope, LEAST_SLOPE)).tolist())
 
 
 def _calibrate(

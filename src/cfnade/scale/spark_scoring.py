@@ -72,7 +72,7 @@ def score(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    catalogue = ImplicitCFNADE.load(model).catalogue_  # verified here, once
+    catalogue = _catalogue_of(model)
     checked = check_frame(frame, columns, from_text=from_text)
     known = _as_frame(frame.sparkSession, catalogue, dict(checked.rows.dtypes)["item_id"])
     seen = Observation()
@@ -114,7 +114,7 @@ def score_prepared(
     Arguments and result are as in `score`; `folder` is what `prepare` wrote.
     Raises `DataError` if the model lacks an item.
     """
-    catalogue, prepared = ImplicitCFNADE.load(model).catalogue_, Prepared.open(folder)
+    catalogue, prepared = _catalogue_of(model), Prepared.open(folder)
     column_of = places_among(prepared.catalogue.ids, catalogue.ids, catalogue.column_of)
     if (column_of < 0).any():
         raise DataError(
@@ -134,6 +134,17 @@ def score_prepared(
         return {**written, "n_unknown_pairs": 0}
     finally:
         session.conf.set(cost, str(before))
+
+
+def _catalogue_of(model: str | Path) -> Catalogue:
+    """The catalogue of a model, which is verified here, once."""
+    loaded = ImplicitCFNADE.load(model)
+    if loaded.answers_.decay.half_life:
+        logger.warning(
+            "the model weighs recent events more, but Spark adds up all events of a pair: they "
+            "count as if all were recent"
+        )
+    return loaded.catalogue_
 
 
 def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
