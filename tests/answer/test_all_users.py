@@ -60,17 +60,18 @@ def test_each_row_gets_what_it_gets_alone(answers, filters, n_threads):
 @pytest.mark.parametrize("filters", [{}, {"filter_already_liked_items": False, "items": EVEN}])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_the_quick_network_recommends_the_same(monkeypatch, filters, n_threads):
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     counts = random_counts(n_users=40, n_items=N_MANY)
     answers = random_model(N_MANY, n_neighbours=4).answers_
     asked = {**filters, "n_threads": n_threads, "block_bytes": 4 * N_MANY * 16}
-    blocks: list[int] = []
-    products = QuickNetwork.products
-    monkeypatch.setattr(
-        QuickNetwork,
-        "products",
-        lambda quick, hidden: blocks.append(len(hidden)) or products(quick, hidden),
-    )
+    blocks, in_use, products = [], [], QuickNetwork.products
+
+    def watched(quick, hidden):
+        blocks.append(len(hidden))
+        in_use.append(torch.get_num_threads())
+        return products(quick, hidden)
+
+    monkeypatch.setattr(QuickNetwork, "products", watched)
 
     def recommended(is_fast: bool, pays: int) -> list[np.ndarray]:
         monkeypatch.setattr(all_users, "has_fast_int8", lambda: is_fast)
@@ -83,6 +84,7 @@ def test_the_quick_network_recommends_the_same(monkeypatch, filters, n_threads):
     assert blocks == []  # neither where it is slow, nor for few scores
     row, column, score, _ = recommended(True, 1)
     assert sorted(blocks) == [8, 16, 16]
+    assert in_use[n_threads - 1 :] == [1] * (4 - n_threads)  # the first block is before the others
     assert row.tolist() == expected[0].tolist() and column.tolist() == expected[1].tolist()
     np.testing.assert_allclose(score, expected[2], rtol=1e-5, atol=1e-5)
 

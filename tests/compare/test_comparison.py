@@ -58,7 +58,7 @@ def test_lists_are_judged_on_request_for_the_tested_users(data, comparison):
     for found in judged.results:
         own = next(r for r in comparison.results if r.model == found.model)
         assert found.metrics == own.metrics
-        fitted = small_contenders()[found.model].fit(protocol.known, found.settings, None)
+        fitted = small_contenders()[found.model].fit(protocol.known_data, found.settings, None)
         tested = protocol.known[np.diff(protocol._test.indptr) > 0]
         expected = judge_lists(top_lists(fitted, tested, 20), protocol.known, 20)
         assert found.beyond_accuracy == expected and 0 < expected.coverage <= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ COLUMNS = ("user_id", "item_id", "rank", "score", "probability")
 """Of the table of recommendations."""
 
 _QUICK_PAYS = 10_000_000  # scores from which preparing a `QuickNetwork` saves time
-_TORCH_PAYS = 200_000_000  # scores from which importing torch for it does, too
+_TORCH_PAYS = 150_000_000  # scores from which importing torch for it does, too
 
 
 def recommend_all(
@@ -100,11 +101,13 @@ def recommend_all(
 
     n_arrays = 1 if reranking is None else 3  # scores; the direct path, and it with the shift
     parts = blocks(n_users, n_arrays * n_items, block_bytes)
-    yield from map(recommend, islice(parts, 1))  # computes what all blocks share
     n_threads = available_threads() if n_threads is None else n_threads
     if n_threads == 1:
-        yield from map(recommend, parts)
-    elif rest := list(parts):
+        with limited_threads(1) if quick else nullcontext():  # torch may be new to the limits
+            yield from map(recommend, parts)
+        return
+    yield from map(recommend, islice(parts, 1))  # computes what all blocks share
+    if rest := list(parts):
         with limited_threads(1), ThreadPoolExecutor(n_threads, initializer=one_thread) as pool:
             yield from pool.map(recommend, rest)
 

@@ -1,4 +1,4 @@
-"""Batch scoring on Spark: recommendations for every history, by numpy alone on the executors.
+"""Batch scoring on Spark: recommendations for every history; executors need numpy, not torch.
 
 The model's folder is shipped once to each executor and memory-mapped there, so that its Python
 workers share the weights; a batch of users at a time goes through `recommend_all`.
