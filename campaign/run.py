@@ -27,10 +27,10 @@ from campaign.wire import wire
 
 PARTS: dict[str, tuple[Callable[[int, int, float], Tally], float, str]] = {
     "kills": (kills, 0.25, "kill -9 of a fit over an old model, then resume"),
-    "shortages": (shortages, 0.05, "full disk, no file handles, SIGTERM, two fits at once"),
-    "artifacts": (artifacts, 0.15, "forged and damaged models"),
+    "shortages": (shortages, 0.15, "full disk, no file handles, SIGTERM, two fits at once"),
+    "artifacts": (artifacts, 0.1, "forged and damaged models"),
     "tables": (tables, 0.15, "odd tables"),
-    "wire": (wire, 0.2, "requests and raw bytes to the service"),
+    "wire": (wire, 0.15, "requests and raw bytes to the service"),
     "soak": (soak, 0.2, "events of a service under load"),
 }
 """Each part with its share of the time and what one attempt is."""

@@ -2,7 +2,7 @@
 
 Not in the paper. An item in the context is never a target of the network, so its logit for an item
 of the history means nothing. A logistic regression on the latest events takes its place: how much
-the user did with the item lately, and how often people come back to it (docs/decisions/0033).
+the user did with the item lately, and how often people come back to it (docs/decisions/0034).
 """
 
 from __future__ import annotations

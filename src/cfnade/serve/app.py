@@ -14,13 +14,12 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from cfnade.serve.batching import Batcher
-from cfnade.serve.guards import ApiKey, Metrics, Observed, read_body
+from cfnade.serve.guards import ApiKey, HostNames, Metrics, Observed, read_body
 from cfnade.serve.loaded import LoadedModel, Stamp
 from cfnade.serve.model_source import ModelSource, Outcome
 from cfnade.serve.openapi import N_FOUND, openapi_document
@@ -268,8 +267,7 @@ def build_app(service: Service) -> Starlette:
     if settings.api_key is not None:
         middleware.append(Middleware(ApiKey, key=settings.api_key.encode()))
     if names := settings.host_names:
-        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
-        middleware.append(hosts)
+        middleware.append(Middleware(HostNames, names=frozenset(name.encode() for name in names)))
     app = Starlette(
         routes=routes,
         middleware=middleware,

@@ -139,6 +139,29 @@ class ApiKey:
         await self.app(scope, receive, send)
 
 
+@dataclass
+class HostNames:
+    """Refuses requests to other names than these; see `ServeSettings.host_names`."""
+
+    app: ASGIApp
+    names: frozenset[bytes]
+    """In lower case; `*.example.com` is any name below."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on if its host is one of these."""
+        if scope["type"] == "http":
+            sent = [value for name, value in scope["headers"] if name == b"host"]
+            host = sent[0].lower() if len(sent) == 1 else b""
+            host = host if host.endswith(b"]") else host.rpartition(b":")[0] or host
+            if host not in self.names and b"*." + host.partition(b".")[2] not in self.names:
+                message = "this service does not answer to the host of the request"
+                fix = "ask for localhost, or start the service with --allow-host NAME"
+                problem = RequestError(421, "wrong_host", message, fix)
+                await problem.response()(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
 async def read_body(request: Request, most: int) -> bytes:
     """Read a JSON body; raise a RequestError if it is too large or has another content type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from cfnade.errors import ConfigError
 from cfnade.folders import temporary_folder
 from cfnade.serve.admission import Admission
-from cfnade.serve.guards import SHARED_FOLDER, Metrics, count_as
+from cfnade.serve.guards import SHARED_FOLDER
 from cfnade.serve.model_source import release_memory
 from cfnade.serve.service_settings import ServeSettings
 
@@ -102,7 +102,6 @@ class Supervisor:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.is_stopping = False
         self.admission: Admission | None = None
-        self._metrics: Metrics | None = None
 
     def run(self) -> None:
         """Supervise until SIGTERM or Ctrl-C, then let the workers finish.
@@ -144,12 +143,13 @@ class Supervisor:
             os.close(self._ready_end)
 
     def _count_refused(self) -> None:
-        """Count as one more process beside the workers, whose metrics have these files too."""
-        os.environ[SHARED_FOLDER] = str(self.figures)
-        if self._metrics is None:
-            count_as(self.settings.n_workers)
-            self._metrics = Metrics()
-        self._metrics.models.labels("refused").inc()
+        """Have a worker count a model that was refused, in the metrics of all."""
+        for process in self.processes.values():
+            with contextlib.suppress(OSError):  # it is dead, which is noticed later
+                assert process.stdin is not None
+                process.stdin.write(b".")
+                process.stdin.flush()
+                return
 
     def _keep_running(self, number: int) -> Iterator[None]:
         """Keep a worker running, after a pause if it keeps dying; each step looks at it once."""
@@ -191,6 +191,7 @@ class Supervisor:
         assert self.admission is not None
         files = [self.listening.fileno(), self._ready_end]
         settings = replace(self.settings, copy=self.admission.copy, watch_seconds=0)
+        shared = {SHARED_FOLDER: str(self.figures)} if settings.n_workers > 1 else {}
         process = subprocess.Popen(
             # Without -P, code of the current folder would run: `uvicorn.py` next to a model.
             [sys.executable, "-P", "-m", "cfnade.serve.worker", *map(str, [*files, number])],
@@ -199,7 +200,7 @@ class Supervisor:
             # The new program ignores SIGHUP until it handles it. This process has one thread, so
             # a function between fork and exec is safe.
             preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
-            env={**os.environ, SHARED_FOLDER: str(self.figures)},
+            env={**os.environ, **shared},  # metrics of one worker need no files, which cost time
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops them
         )
         assert process.stdin is not None

@@ -100,11 +100,11 @@ class ServeSettings:
         """
         if not self.allowed_hosts and (self.api_key is not None or self.host not in _LOOPBACK):
             return []
-        return [*_LOOPBACK, "[::1]", *self.allowed_hosts]
+        return [*_LOOPBACK, "[::1]", *(name.lower() for name in self.allowed_hosts)]
 
     def __post_init__(self) -> None:
         for name in self.allowed_hosts:
-            if not name or "*" in name.removeprefix("*."):
+            if not name.isascii() or not name or "*" in name.removeprefix("*."):
                 raise ConfigError(f"--allow-host takes a name such as *.example.com, got {name!r}")
         if not 0 <= self.port < 1 << 16:
             raise ConfigError(f"--port must be from 0 to 65535, got {self.port}")

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
 from cfnade.serve.connections import KEEP_ALIVE, Connections, GuardedProtocol
-from cfnade.serve.guards import count_as
+from cfnade.serve.guards import SHARED_FOLDER, count_as
 from cfnade.serve.model_source import release_memory
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.threads import limited_threads
@@ -37,8 +37,8 @@ def run_worker(
 ) -> None:
     """Load the model and serve until SIGTERM or Ctrl-C; requests under way are finished.
 
-    `supervisor` is a pipe that closes when the supervisor dies, which stops the worker. `on_ready`
-    is called when the model is loaded.
+    `supervisor` is a pipe that closes when the supervisor dies, which stops the worker; a byte in
+    it is a new model that was refused. `on_ready` is called when the model is loaded.
 
     Raises:
         ArtifactError: If the model cannot be used.
@@ -74,11 +74,14 @@ def run_worker(
                 loop.add_signal_handler(signal.SIGHUP, service.source.wake)
             if supervisor is not None:
 
-                def stop_once() -> None:
-                    loop.remove_reader(supervisor)
-                    stop()
+                def hear() -> None:
+                    if n_refused := len(os.read(supervisor, 1 << 10)):
+                        service.metrics.models.labels("refused").inc(n_refused)
+                    else:
+                        loop.remove_reader(supervisor)
+                        stop()
 
-                loop.add_reader(supervisor, stop_once)
+                loop.add_reader(supervisor, hear)
             watch = asyncio.create_task(guard.watch())
             await server.serve(sockets=[listening])
             watch.cancel()
@@ -106,7 +109,8 @@ def main() -> int:
     and the number of the worker. The exit code is 2 if the model cannot be used.
     """
     number, ready, place = map(int, sys.argv[1:])
-    count_as(place)
+    if os.environ.get(SHARED_FOLDER):
+        count_as(place)
 
     def report_ready() -> None:
         with contextlib.suppress(BrokenPipeError):  # the supervisor died, which is noticed later
@@ -114,7 +118,8 @@ def main() -> int:
         os.close(ready)
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    settings = TypeAdapter(ServeSettings).validate_json(sys.stdin.readline())
+    with open(0, "rb", buffering=0, closefd=False) as told:
+        settings = TypeAdapter(ServeSettings).validate_json(told.readline())
     listening = socket.socket(fileno=number)
     try:
         run_worker(settings, listening, supervisor=sys.stdin.fileno(), on_ready=report_ready)
