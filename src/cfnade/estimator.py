@@ -85,8 +85,9 @@ class ImplicitCFNADE:
             readout, calibrate probabilities and stop early; 0 holds out nothing.
         validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
             held-out share of the events. `sessions`: new items that occur together, like the next
-            basket. `time`: the last events of all. `last`: the last events of each user. None
-            holds out by time if events have times, and else pairs.
+            basket. `time`: the last events of all. `last`: the last events of each user. After
+            these two the network is trained again on all events. None holds out by time if events
+            have times, the last of each user if they have an order, and else pairs.
         choose_by: Metric for the readout and early stopping, such as `ndcg@20`; None chooses the
             readout by MPR and nDCG@100 and stops by MPR.
         recipe: How the network is built and trained: `default`, `thorough`, `paper` or a `Recipe`.
