@@ -3,7 +3,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from threadpoolctl import threadpool_info
 
 from cfnade.errors import ConfigError
 from cfnade.threads import (
@@ -123,9 +122,7 @@ def test_a_new_thread_is_limited_as_well():
     import torch
 
     with limited_threads(1), ThreadPoolExecutor(1, initializer=one_thread) as pool:
-        in_use = pool.submit(threadpool_info).result()
         assert pool.submit(torch.get_num_threads).result() == 1
-    assert {own["num_threads"] for own in in_use if own["user_api"] == "openmp"} == {1}
 
 
 def test_no_threads_at_all_are_refused():
