@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-scale bench-size clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-scale bench-size clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,7 +32,7 @@ INFERENCE_TESTS := tests/data/test_interactions.py tests/data/test_ratings.py te
 	tests/storage/test_folder_fuzz.py tests/storage/test_kept_folders.py \
 	tests/storage/test_encoding.py tests/model/test_inference.py \
 	tests/data/test_catalogue.py tests/test_estimator_contract.py \
-	tests/answer/test_explain.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_recommend.py \
+	tests/answer/test_explain.py tests/answer/test_dials.py tests/answer/test_rerank.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_recommend.py \
 	tests/cli/test_cmd_model.py tests/test_errors.py tests/test_examples.py tests/test_public_api.py \
 	tests/test_scorer.py
 
@@ -98,6 +98,9 @@ bench-compare: setup  ## Run `cfnade compare` without a flag on every data set i
 	$(BIN)/python benchmarks/compare.py $(DATA)
 	$(BIN)/python benchmarks/results.py
 
+bench-time: setup  ## Compare models on the event logs in DATA, split by time (hours)
+	$(BIN)/python benchmarks/compare.py $(DATA) --by-time
+
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)
 	$(if $(QUICK),,$(BIN)/python benchmarks/results.py)
@@ -111,6 +114,10 @@ bench-serve: setup  ## Measure the service under load (6 minutes); SOAK=600 soak
 
 bench-new-items: setup  ## Measure partial_fit with a tenth of the items held back; DATA as above
 	$(BIN)/python benchmarks/new_items.py $(DATA)
+
+bench-dials: setup  ## Measure what each dial costs in accuracy, and gains in coverage, novelty and diversity; DATA as above
+	$(BIN)/python benchmarks/dials.py $(DATA)
+	$(BIN)/python benchmarks/results.py
 
 bench-probabilities: setup  ## Measure how far probabilities hold on held-out items; DATA as above
 	$(BIN)/python benchmarks/probabilities.py $(DATA)

@@ -229,7 +229,7 @@ def main() -> int:
     OUTCOMES.mkdir(parents=True, exist_ok=True)
     sets, seeds = options.sets.split(), [int(seed) for seed in options.seeds.split()]
     for name in sets:
-        protocol = Protocol(*read_set(name, options.data), ProtocolConfig(seed=0))
+        protocol = Protocol(*read_set(name, options.data), ProtocolConfig(seed=0, split="random"))
         for seed in seeds:
             for part in options.parts.split(","):
                 run(name, part, seed, protocol)

@@ -47,7 +47,7 @@ class AccuracySet:
 
     def protocol_config(self) -> ProtocolConfig:
         """The split is fixed: seed 0, or the files' own test part; unseen items are ranked."""
-        return ProtocolConfig(seed=0, candidates="unseen")
+        return ProtocolConfig(seed=0, candidates="unseen", split="random")
 
 
 def whole(name: str, **reading: object) -> Callable[[Path], Parts]:

@@ -1,7 +1,9 @@
 """`cfnade compare` without options, as a newcomer types it: python benchmarks/compare.py DATA.
 
-DATA is a folder with the Parquet files. Only `--test` is given, for sets with a test file. Outcomes
-are kept in benchmarks/results/compare/ and are not run again; to run one again, delete it.
+DATA is a folder with the Parquet files. Only `--split random` is given, and `--test` for sets with
+a test file. Outcomes are kept in benchmarks/results/compare/ and are not run again; to run one
+again, delete it. With `--by-time` event logs are compared, and kept in
+benchmarks/results/compare_time/.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cfnade.compare.comparison import DEFAULT_MODELS
 from cfnade.data.datasets import write_purchases
 
 OUTCOMES = Path(__file__).parent / "results" / "compare"
+TIMED_OUTCOMES = OUTCOMES.parent / "compare_time"
 
 SETS = (
     "ml-1m",
@@ -32,15 +36,38 @@ SETS = (
 )
 
 
+TIMED_SETS = (
+    "tafeng-events",
+    "online-retail-events",
+    "ml-1m",
+    "gowalla-checkins",
+    "foursquare-nyc",
+    "completejourney-events",
+)
+"""Event logs, which are split by one point in time; Ta-Feng by each user's next basket."""
+
+
 def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
-    """The arguments of `cfnade compare` for one data set."""
+    """The arguments of `cfnade compare` for one data set; pairs are held out at random."""
+    random = ["--split", "random"]
     if name == "completejourney":
         write_purchases(scratch / "purchases.parquet")  # product types, of the embedded data
-        return [str(scratch / "purchases.parquet")]
+        return [str(scratch / "purchases.parquet"), *random]
     if (data / f"{name}-test.parquet").exists():
         train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
-        return [train, "--test", test]
-    return [str(data / f"{name}.parquet")]
+        return [train, "--test", test, *random]
+    return [str(data / f"{name}.parquet"), *random]
+
+
+def timed_arguments_of(name: str, data: Path) -> list[str]:
+    """The arguments for one event log, with CF-NADE without times as another model."""
+    models = ["--models", ",".join((*DEFAULT_MODELS, "cfnade-undated"))]
+    if name == "tafeng-events":  # the next basket is the test part
+        train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
+        return [train, "--test", test, *models]
+    if (data / f"{name}-test.parquet").exists():  # of each user: put together and split anew
+        return [str(data / f"{name}-t*.parquet"), *models]
+    return [str(data / f"{name}.parquet"), *models]
 
 
 def table(outcomes: dict[str, dict[str, Any]]) -> str:
@@ -76,14 +103,20 @@ def main() -> int:
     """Run the missing ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets")
-    parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces")
+    parser.add_argument("--sets", default="", help="names with spaces")
+    parser.add_argument("--by-time", action="store_true", help="event logs, split by time")
     options = parser.parse_args()
-    for name in options.sets.split():
-        outcome = OUTCOMES / f"{name}.json"
+    usual = TIMED_SETS if options.by_time else SETS
+    for name in options.sets.split() or usual:
+        outcome = (TIMED_OUTCOMES if options.by_time else OUTCOMES) / f"{name}.json"
         if outcome.exists():
             continue
+        outcome.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="cfnade-") as scratch:
-            command = arguments_of(name, options.data, Path(scratch))
+            if options.by_time:
+                command = timed_arguments_of(name, options.data)
+            else:
+                command = arguments_of(name, options.data, Path(scratch))
             print(f"cfnade compare {' '.join(command)}", flush=True)
             started = time.perf_counter()
             done = subprocess.run(

@@ -128,7 +128,7 @@ def judge(
     evaluations, seconds = [], []
     for seed in seeds:
         started = time.perf_counter()
-        fitted = contender_of(seed).fit(protocol.known, settings, protocol.relative_rating)
+        fitted = contender_of(seed).fit(protocol.known_data, settings, protocol.relative_rating)
         seconds.append(round(time.perf_counter() - started, 2))
         evaluations.append(protocol.test(fitted))
     names = list(evaluations[0].metrics)

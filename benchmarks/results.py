@@ -28,8 +28,9 @@ OUTCOMES = ROOT / "benchmarks" / "results"
 
 MARKS = "MPR / nDCG@100; * is the best, ~ is not significantly worse (paired bootstrap over users)."
 COMPARE = (
-    "`make bench-compare DATA=folder`: the default models, each with 60 seconds for its search; "
-    "settings are chosen by validation MPR, and one fit of each is tested. "
+    "`make bench-compare DATA=folder`: the default models on random splits (`--split random`), "
+    "each with 60 seconds for its search; settings are chosen by validation MPR, and one fit of "
+    "each is tested. "
     f"{MARKS} Minutes: of the whole command, on two cores."
 )
 COMPARE_EARLIER = f"Ten settings each instead of 60 seconds, chosen by validation MPR. {MARKS}"
@@ -84,6 +85,9 @@ def document() -> str:
     probabilities = ROOT / "benchmarks" / "results_probabilities.md"  # of probabilities.py
     if probabilities.exists():
         parts.append(probabilities.read_text())
+    dials = ROOT / "benchmarks" / "results_dials.md"  # of dials.py
+    if dials.exists():
+        parts.append(dials.read_text())
     return "\n".join(parts)
 
 

@@ -55,8 +55,7 @@ def serving(kind: str, folder: Path, n_workers: int) -> Iterator[tuple[int, list
         wait_until_ready(port)
         time.sleep(1.5 * n_workers)  # until all workers have loaded the model
         pids = [process.pid for process in started]
-        is_supervised = kind.startswith("cfnade") and n_workers > 1
-        yield port, children_of(pids[0]) if is_supervised else pids
+        yield port, children_of(pids[0]) if kind.startswith("cfnade") else pids
     finally:
         for process in started:
             process.terminate()

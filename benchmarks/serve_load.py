@@ -37,7 +37,7 @@ def bodies(seed: int = 1) -> list[bytes]:
 
 def request(body: bytes, path: str = "/v1/recommend") -> bytes:
     """A whole HTTP request."""
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 

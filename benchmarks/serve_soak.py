@@ -24,7 +24,7 @@ from typing import Any
 from latency import save_random_model
 from serve_load import Client, bodies, connect, request
 
-from cfnade.files import replace_folder
+from cfnade.folders import replace_folder
 from serve import memory_of, serving
 
 SWAP_SECONDS, DAMAGED_SECONDS = 20.0, 4.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import cfnade
 
-LAYERS = [
-    "errors checks files threads sklearn_rules scorer progress",  # the foundations
+LAYERS = [  # the foundations first
+    "errors checks folders files checkpoints threads sklearn_rules scorer progress",
     "data",
     "metrics",
     "model",

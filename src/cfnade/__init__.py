@@ -9,8 +9,11 @@ from importlib.metadata import version
 # as soon as anything else runs on the machine; this must be set before OpenMP is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Effect, Explanation
 from cfnade.beyond.readout import Readout
+from cfnade.data.event_splits import split_by_time, split_last
+from cfnade.data.events import EventLog
 from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
@@ -37,8 +40,10 @@ __all__ = [
     "ClusterError",
     "ConfigError",
     "DataError",
+    "Dials",
     "Effect",
     "Evaluation",
+    "EventLog",
     "Explanation",
     "ImplicitCFNADE",
     "Interactions",
@@ -52,5 +57,7 @@ __all__ = [
     "hold_out",
     "read_interactions",
     "read_item_names",
+    "split_by_time",
     "split_counts",
+    "split_last",
 ]

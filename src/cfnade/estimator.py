@@ -7,25 +7,30 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from cfnade.answer.all_users import by_row, recommend_all
+from cfnade.answer.audience import Audience, find_audiences
+from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
+from cfnade.beyond.dated_history import HistoryDecay
 from cfnade.beyond.readout import Readout
+from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
+from cfnade.data.events import Clock
 from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
-from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
 from cfnade.fit.pipeline import calibrate, fit_network
@@ -33,6 +38,7 @@ from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
     FitSettings,
     Recipe,
+    ValidationBy,
     from_json,
     nested_params,
     read_settings,
@@ -74,7 +80,8 @@ class ImplicitCFNADE:
             readout, calibrate probabilities and stop early; 0 holds out nothing.
         validation_by: What to hold out. `pairs`: random pairs. `events`: items first seen in a
             held-out share of the events. `sessions`: new items that occur together, like the next
-            basket.
+            basket. `time`: the last events of all. `last`: the last events of each user. None
+            holds out by time if events have times, and else pairs.
         choose_by: Metric for the readout and early stopping, such as `ndcg@20`; None chooses the
             readout by MPR and nDCG@100 and stops by MPR.
         recipe: How the network is built and trained: `default`, `thorough`, `paper` or a `Recipe`.
@@ -97,6 +104,8 @@ class ImplicitCFNADE:
         calibrator_: Turns scores into probabilities; None if nothing was held out.
         item_l2_: The regularisation that was used.
         readout_: What was added after training.
+        clock_: What the times of the events were that the model was fitted on: `seconds` since
+            1970, a `number` of another unit or an `order`; None without times.
         data_fingerprint_: Sizes and checksum of the data.
         partial_fits_: One entry for each `partial_fit` since: data, epochs, new items.
     """
@@ -109,7 +118,7 @@ class ImplicitCFNADE:
     max_epochs: int | None = None
     patience: int | None = None
     validation_share: float = 0.1
-    validation_by: HoldOutBy = "pairs"
+    validation_by: ValidationBy | None = None
     choose_by: str | None = None
     recipe: str | Recipe = "default"
     readout: Readout | None = None
@@ -156,8 +165,12 @@ class ImplicitCFNADE:
         model.n_looks_ = training.get("n_looks", 0)
         model.item_l2_ = training.get("item_l2", model.item_l2)
         model.partial_fits_ = training.get("partial_fits", [])
-        readout = training.get("readout", {})
-        if not isinstance(readout, dict) or not isinstance(model.partial_fits_, list):
+        readout, model.clock_ = training.get("readout", {}), training.get("clock")
+        if (
+            not isinstance(readout, dict)
+            or not isinstance(model.partial_fits_, list)
+            or model.clock_ not in (None, *get_args(Clock))
+        ):
             raise ArtifactError("the record of its training cannot be read")
         model.readout_ = readout_of(readout).or_usual()
         model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
@@ -239,7 +252,7 @@ class ImplicitCFNADE:
                 callbacks = stack.enter_context(fit_progress())
             interactions = read_interactions(counts)
             fitted = fit_network(
-                interactions.counts,
+                interactions,
                 settings,
                 validation=None if validation is None else as_count_matrix(validation),
                 relative_rating=self.relative_rating,
@@ -254,11 +267,48 @@ class ImplicitCFNADE:
         self.n_looks_ = fitted.n_looks
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
+        self.clock_: Clock | None = interactions.clock
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
         self._info: dict[str, Any] = {}  # further fields of `model.json`
         self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
         return self
+
+    def histories(self, data: Any, *, unknown: Unknown = "raise") -> CountMatrix:
+        """Histories as the model reads them: recent events weigh more, if that was found to help.
+
+        Pass them to `recommend`, `similar_users` or an evaluation. Without times, or if the model
+        does not use them, these are plain counts.
+
+        Args:
+            data: As for `fit`.
+            unknown: What to do about items that the model does not know.
+
+        Returns:
+            (n_users, n_items), in the order of the users of the data and the model's columns.
+
+        Raises:
+            DataError: If the data cannot be used, or their times are not those of the model.
+        """
+        data, decay = read_interactions(data), self.answers_.decay
+        if decay.half_life:
+            if data.log is None or data.clock is None:
+                logger.warning("the data have no times: all events of a history weigh the same")
+            else:
+                self._check_clock(data.clock)
+                recent = recent_counts(data.log, data.counts.shape, decay.half_life)
+                data = replace(data, counts=recent)
+        return self.catalogue_.align(data, unknown=unknown)
+
+    def _check_clock(self, clock: Clock) -> None:
+        """Refuse times in which the half-lives of the model make no sense."""
+        if "seconds" in (clock, self.clock_) and clock != self.clock_:
+            words = {"seconds": "dates or seconds since 1970", "order": "places in an order"}
+            found, own = (words.get(each or "", "numbers") for each in (clock, self.clock_))
+            raise DataError(
+                f"the times of the data are {found}, the model was fitted on {own}; give times "
+                "of the same kind, or none (time_col='none')"
+            )
 
     def plan(self, counts: Any) -> FitPlan:
         """What `fit` would do with these counts; `plan(counts).lines()` is readable.
@@ -267,7 +317,8 @@ class ImplicitCFNADE:
             DataError: If the data cannot be used.
             ConfigError: If a setting is invalid.
         """
-        return FitPlan.of(read_interactions(counts).counts, self._settings())
+        data = read_interactions(counts)
+        return FitPlan.of(data.counts, self._settings(), data.clock)
 
     def _settings(self) -> FitSettings:
         return FitSettings.of(self.get_params(deep=False))
@@ -370,7 +421,8 @@ class ImplicitCFNADE:
         self.scorer_ = scorer
         self.catalogue_ = catalogue
         self.n_features_in_ = scorer.network.config.n_items
-        self._answers = Answers(scorer, catalogue)
+        decay = HistoryDecay(self.readout_.history_half_life or 0.0, self.clock_)
+        self._answers = Answers(scorer, catalogue, decay=decay)
 
     # Recommending ------------------------------------------------------------------------------
 
@@ -395,6 +447,7 @@ class ImplicitCFNADE:
         recalculate_user: bool = True,
         items: Items | None = None,
         *,
+        dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Ranked:
         """Recommend for one user or many, with the signature of the `implicit` library.
@@ -416,16 +469,19 @@ class ImplicitCFNADE:
             recalculate_user: For compatibility with `implicit`; has no effect, as a user is
                 always computed from `user_items`.
             items: Items to choose from.
-            unknown: What to do about unknown ids in the filters.
+            dials: What to prefer apart from the users' taste: popularity, diversity, pins, boosts.
+            unknown: What to do about unknown ids in the filters and dials.
 
         Returns:
-            Item ids and scores (logits, as `scores` gives them), best first: (n,) each for a
-            single user, (n_users, n) each for many. n is below N if fewer items can be
-            recommended; if it differs between users, both are object arrays (n_users,) with one
-            array for each user. Nothing is padded.
+            Item ids and scores (logits, as `scores` gives them, with what popularity and boosts
+            add), in the order of the list, best first: (n,) each for a single user, (n_users, n)
+            each for many. n is below N if fewer items can be recommended; if it differs between
+            users, both are object arrays (n_users,) with one array for each user. Nothing is
+            padded.
 
         Raises:
-            DataError: If a shape is wrong or an id is unknown.
+            DataError: If a shape is wrong, or an id or a category is unknown.
+            ConfigError: If the dials contradict each other.
         """
         answers = self.answers_
         check_whole("the number of items", N, 1)
@@ -446,6 +502,7 @@ class ImplicitCFNADE:
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
             items=items,
+            dials=dials,
             unknown=unknown,
             block_bytes=self._block(histories, N, n_threads),
             n_threads=n_threads,
@@ -470,13 +527,18 @@ class ImplicitCFNADE:
         filter_already_liked_items: bool = True,
         filter_items: Items | None = None,
         items: Items | None = None,
+        dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Ranked:
         """Recommend for anyone's history by item id.
 
         Args:
             history: Counts by item id, or ids alone for a count of 1 each (repeats add up), or a
-                row of counts, sparse.
+                row of counts, sparse. With times: `{item: [count, when]}`, or several such pairs
+                in a list. `when` is in terms of `clock_`: a number, or if that is `seconds`, also
+                a date or time (ISO text or `datetime`, taken as UTC without a time zone). Entries
+                without a time are as late as the latest. If the model does not weigh recent
+                events more, times make no difference.
             n: Maximum number of items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
                 item id (Eq. 9 with like 0), or ids alone, which weigh as much as the strongest
@@ -485,15 +547,17 @@ class ImplicitCFNADE:
             filter_already_liked_items: Leave out items in the history.
             filter_items: Items never to recommend, as in `recommend`.
             items: Items to choose from, as in `recommend`.
+            dials: What to prefer apart from taste, as in `recommend`.
             unknown: What to do about unknown items, wherever they are.
 
         Returns:
-            Item ids and scores (logits), best first, (at most n,) each. `probability` turns them
-            into probabilities.
+            Item ids and scores as in `recommend`, (at most n,) each. `probability` gives the
+            items' probabilities.
 
         Raises:
-            DataError: If a count is not a finite number of at least 0, an item is unknown, or an
-                item is both liked and disliked.
+            DataError: If a count is not a finite number of at least 0, a time cannot be read, an
+                item or a category is unknown, or an item is both liked and disliked.
+            ConfigError: If the dials contradict each other.
         """
         answers = self.answers_
         check_whole("the number of items", n, 1)
@@ -504,10 +568,57 @@ class ImplicitCFNADE:
             filter_already_liked_items=filter_already_liked_items,
             filter_items=filter_items,
             items=items,
+            dials=dials,
             unknown=unknown,
         )
         (answer,) = answers.recommend([query])
         return self.catalogue_.ids[answer.columns], answer.scores
+
+    def recommend_users(
+        self,
+        itemid: Any,
+        user_items: Any,
+        N: int = 10,  # noqa: N803 (implicit's name)
+        *,
+        filter_already_liked_users: bool = True,
+    ) -> Audience | list[Audience]:
+        """Find the users to recommend an item to: those with the highest score of it.
+
+        Users are scored in blocks, so memory does not grow with their number.
+
+        Args:
+            itemid: A known item id, or a list or array of them.
+            user_items: Counts of the users to choose from, sparse, (n_users, n_items), with the
+                model's items as columns; or anything that `read_interactions` reads.
+            N: Maximum number of users.
+            filter_already_liked_users: Leave out users who have the item already.
+
+        Returns:
+            Users, scores and probabilities, highest score first, (at most N,) each; a list of these
+            for several ids. Users are row numbers of a matrix, or else the ids of the table.
+
+        Raises:
+            DataError: If an id is unknown, or the data cannot be used.
+        """
+        answers = self.answers_
+        check_whole("the number of users", N, 1)
+        if isinstance(itemid, np.ndarray) and itemid.ndim == 0:
+            itemid = itemid.item()
+        is_single = not isinstance(itemid, (list, np.ndarray))
+        columns = self.catalogue_.columns([itemid] if is_single else itemid)
+        if issparse(user_items):
+            histories = as_histories(user_items)
+            user_ids = np.arange(histories.shape[0])
+        else:
+            table = read_interactions(user_items)
+            histories, user_ids = self.catalogue_.align(table, unknown="warn"), table.user_ids
+        found = [
+            audience._replace(users=user_ids[audience.users])
+            for audience in find_audiences(
+                answers, histories, columns, N, include_owners=not filter_already_liked_users
+            )
+        ]
+        return found[0] if is_single else found
 
     def explain(
         self,
@@ -551,6 +662,9 @@ class ImplicitCFNADE:
         the probability that an item is one of those missing. Over all items it sums to about their
         number, a ninth of the history by default, so it is small. For another event, such as next
         week's items, use `calibrate`.
+
+        If events have times, the last of them are held out: the value is the probability that an
+        item is among a user's new ones in a period as long as the last tenth of the events took.
 
         The order of the items is that of `recommend`. If a history is shorter or longer than all
         those that `fit` held out items from, it counts as the nearest length.
@@ -679,10 +793,8 @@ class ImplicitCFNADE:
         """
         answers = self.answers_
         is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
-        if is_single:
-            asked = self.catalogue_.history(history, unknown=unknown)
-        else:
-            asked = as_count_matrix(history)
+        read = partial(answers.history, unknown=unknown) if is_single else as_count_matrix
+        asked = read(history)
         check_whole("the number of items", N, 1)
         found = answers.similar_users(asked, as_count_matrix(user_items), N)
         return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
@@ -717,6 +829,7 @@ class ImplicitCFNADE:
                 "n_looks": self.n_looks_,
                 "item_l2": self.item_l2_,
                 "readout": asdict(self.readout_),
+                "clock": self.clock_,
                 "partial_fits": self.partial_fits_,
             },
             "metrics": {

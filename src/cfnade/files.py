@@ -1,56 +1,26 @@
-"""Atomic writes of files, folders and checkpoints, and careful reads of untrusted files."""
+"""Atomic writes of files, and careful reads of untrusted ones."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import mmap
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from cfnade.errors import ArtifactError
+from cfnade.folders import flush_to_disk
 
 MAX_JSON_DEPTH = 32
-CHECKPOINT_FORMAT, ARRAYS, STATE = 1, "state.safetensors", "state.json"
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which then replaces `folder`: a crash leaves the old, the new or none."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        yield new
-        replace_folder(new, folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Move a finished folder into place; an old one stays until then."""
-    if not folder.exists():
-        new.rename(folder)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    folder.rename(old / "old")
-    try:
-        new.rename(folder)
-    except BaseException:
-        (old / "old").rename(folder)
-        old.rmdir()
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -61,47 +31,9 @@ def replace_file(path: Path, content: bytes) -> None:
         new.write_bytes(content)
         flush_to_disk(new)
         new.replace(path)
+        flush_to_disk(path.parent)
     finally:
         new.unlink(missing_ok=True)
-
-
-def save_checkpoint(
-    folder: Path, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]
-) -> None:
-    """Write arrays by name, and all else as JSON, to a folder that is replaced as a whole.
-
-    Raises:
-        ArtifactError: If that is not possible.
-    """
-    try:
-        with new_folder(folder) as new:
-            save_arrays(new / ARRAYS, arrays)
-            (new / STATE).write_text(json.dumps({"format": CHECKPOINT_FORMAT, **state}))
-    except (OSError, SafetensorError) as error:
-        raise ArtifactError(f"cannot keep a checkpoint in {folder}: {error}") from error
-
-
-def load_checkpoint(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `save_checkpoint` wrote.
-
-    Raises:
-        ArtifactError: If there is none, or it is damaged or of another format.
-    """
-    try:
-        state = json.loads((folder / STATE).read_text())
-        arrays = load_file(folder / ARRAYS)
-    except FileNotFoundError:
-        raise ArtifactError(f"no checkpoint in {folder}; start without resuming") from None
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ArtifactError(
-            f"the checkpoint in {folder} is damaged ({error}); delete it and start again"
-        ) from error
-    if state.get("format") != CHECKPOINT_FORMAT:
-        raise ArtifactError(
-            f"the checkpoint in {folder} has format {state.get('format')}, this version reads "
-            f"{CHECKPOINT_FORMAT}; finish it with the version that wrote it, or start again"
-        )
-    return arrays, state
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -110,35 +42,60 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
 
 
-def flush_to_disk(path: Path) -> None:
-    """Make sure that a file is on the disk, before it is renamed."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+@contextmanager
+def folder_handle(folder: Path) -> Iterator[int | None]:
+    """A handle of a folder, for `open_plain`; None where the system has none or no folder is."""
+    handle = None
+    if os.open in os.supports_dir_fd:
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
-def map_file(path: Path, *, at_most: int | None = None) -> mmap.mmap:
-    """Memory-map a regular file for reading: a link may lead anywhere, a pipe may never end.
+def open_plain(path: Path, folder: int | None = None) -> int:
+    """Open a regular file for reading: a link may lead anywhere, a pipe may never end.
+
+    Args:
+        path: The file.
+        folder: Handle of its folder, to find the file in even if another folder took its place.
 
     Raises:
-        ArtifactError: If it is missing, empty, larger than `at_most` bytes, or a link, pipe,
-            device or folder.
+        ArtifactError: If it is missing, or a link, pipe, device or folder.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    if path.is_symlink():
-        raise ArtifactError(f"{path} is a link; a model has no links")
     try:
-        descriptor = os.open(path, flags)
+        if folder is None:
+            descriptor = os.open(path, flags)
+        else:
+            descriptor = os.open(path.name, flags, dir_fd=folder)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ArtifactError(f"{path} is a link; a model has no links") from error
         reason = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise ArtifactError(f"{path}: {path.name} {reason}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ArtifactError(f"{path} is not a plain file")
+    return descriptor
+
+
+def map_file(path: Path, *, at_most: int | None = None, folder: int | None = None) -> mmap.mmap:
+    """Memory-map a regular file for reading; see `open_plain`.
+
+    Raises:
+        ArtifactError: If it cannot be opened, is empty, or larger than `at_most` bytes.
+    """
+    descriptor = open_plain(path, folder)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ArtifactError(f"{path} is not a plain file")
-        if found.st_size == 0:  # cannot be mapped
+        n_bytes = os.fstat(descriptor).st_size
+        if n_bytes == 0:  # cannot be mapped
             raise ArtifactError(f"{path} is empty")
-        if at_most is not None and found.st_size > at_most:
+        if at_most is not None and n_bytes > at_most:
             raise ArtifactError(f"{path} has more than {at_most:,} bytes")
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     except ArtifactError:

@@ -67,3 +67,20 @@ def test_a_hidden_layer_of_zeros_is_like_nobody():
         [1.0, 1.0, 0.0]
     ], counts[[2]], counts, 3)  # fmt: skip
     assert found[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_similarity_between_items_is_the_mean_of_the_cosines_of_weights_and_features(rng):
+    V = rng.normal(size=(9, 4)).astype(np.float32)
+    features = rng.random((9, 6)) * (rng.random((9, 6)) < 0.5)
+    features[3] = 0.0  # nothing is known of this one
+    columns, others = np.array([1, 3, 8]), np.array([8, 0])
+    plain = ItemSimilarity(V).between(columns, others)
+    both = ItemSimilarity(V, csr_array(features)).between(columns, others)
+    centred = (V - V.mean(axis=0)).astype(np.float64)
+    for i, column in enumerate(columns):
+        for j, other in enumerate(others):
+            weights = cosine(centred[column], centred[other])
+            known = 0.0 if column == 3 else cosine(features[column], features[other])
+            assert abs(plain[i, j] - weights) < 1e-5
+            assert abs(both[i, j] - (weights + known) / 2) < 1e-5
+    assert ItemSimilarity(V, csr_array(features)).between(columns, others[:0]).shape == (3, 0)

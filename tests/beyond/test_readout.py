@@ -105,7 +105,7 @@ def test_what_is_fixed_stays_and_the_gain_is_found(gain):
     def cost(tried):
         return abs(np.log(tried.direct_gain / gain))
 
-    wanted = Readout(True, 300.0, 7, gain)
+    wanted = Readout(True, 300.0, 7, gain).or_usual()
     assert find_readout(Readout(direct_l2=300.0, direct_neighbours=7), cost) == wanted
     assert find_readout(Readout(), cost) == replace(USUAL, direct_gain=gain)
 

@@ -52,6 +52,67 @@ def test_evaluate_validates_as_the_settings_say(events, capsys):
     assert "--validation-by must be one of pairs, events, sessions" in last_error(capsys)
 
 
+def write_log(path, order="date"):
+    """Users with 12 events each in the order of their items, which wander over the days."""
+    lines = [f"user,item,{order}\n"]
+    for user in range(40):
+        for place in range(12):
+            day = f"2024-05-{1 + place + user % 5:02d}" if order == "date" else place
+            lines.append(f"{user},i{(user // 2 + place * (1 + user % 3)) % 15},{day}\n")
+    lines.append("99,new," + ("2024-05-16" if order == "date" else "0") + "\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def test_compare_splits_by_time_if_it_can_and_says_so(tmp_path, capsys):
+    log = write_log(tmp_path / "log.csv")
+    arguments = ["compare", str(log), "--models", "popularity", "--json", "-"]
+    assert run(arguments) == 0
+    shown = capsys.readouterr()
+    protocol = json.loads(shown.out)["protocol"]
+    assert protocol["split"] == "time"
+    assert protocol["split_time"].startswith("2024-05-1")
+    assert (protocol["n_born_users"], protocol["n_born_items"]) == (1, 1)
+    assert f"from {protocol['split_time']} on, are the test part" in shown.err
+    assert run(arguments[:-2]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"all events from {protocol['split_time']} on, without 1 pair of 1 user and 1" in shown
+    for split in ("last", "random"):
+        assert run([*arguments, "--split", split]) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["protocol"]["split"] == split
+        assert "are the test part" not in shown.err
+    assert run([*arguments, "--time-col", "none"]) == 0
+    assert json.loads(capsys.readouterr().out)["protocol"]["split"] == "random"
+
+
+def test_an_order_is_split_by_the_last_events_and_not_by_time(tmp_path, capsys):
+    log = write_log(tmp_path / "log.csv", order="position")
+    assert run(["compare", str(log), "--models", "popularity"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The test part is the last events of each user" in shown
+    check_refused(capsys, ["compare", "LOG", "--split", "time"], "compared across users", LOG=log)
+    check_refused(
+        capsys,
+        ["compare", "LOG", "--split", "x"],
+        "split must be one of random, time, last",
+        LOG=log,
+    )
+    wrong = ["compare", "LOG", "--split", "last", "--validation-by", "pairs"]
+    check_refused(capsys, wrong, "leave out --validation-by", LOG=log)
+
+
+def test_settings_tuned_with_one_split_are_not_judged_on_another(tmp_path, capsys):
+    log, settings = write_log(tmp_path / "log.csv"), tmp_path / "settings.toml"
+    tuned = ["tune", str(log), "--out", str(settings), "--trials", "1", *QUICK]
+    assert run(tuned) == 0
+    capsys.readouterr()
+    judged = ["evaluate", str(log), "--settings", str(settings), *QUICK]
+    assert run([*judged, "--split", "random"]) == 2
+    assert "split 'time': with seed 0, 0.1 and 'random' some test pairs" in capsys.readouterr().err
+    assert run(judged) == 0
+
+
 def test_compare_prints_a_table_and_writes_json(events, tmp_path, capsys):
     out = tmp_path / "deep" / "table.json"
     assert run(["compare", str(events), "--models", "popularity,ease", "--json", str(out)]) == 0
@@ -141,6 +202,21 @@ def test_another_budget_is_refused(text) -> None:
 def test_a_wrong_budget_is_refused_before_the_table_is_read(capsys) -> None:
     assert run(["compare", "nowhere.csv", "--budget", "soon"]) == 2
     assert "--budget takes a time such as 90s" in capsys.readouterr().err
+
+
+def test_lists_are_judged_on_request_in_table_and_json(events, tmp_path, capsys):
+    out = tmp_path / "table.json"
+    arguments = ["compare", str(events), "--models", "popularity,ease", "--json", str(out)]
+    assert run(arguments) == 0
+    assert "coverage" not in capsys.readouterr().out
+    assert json.loads(out.read_text())["results"][0]["beyond_accuracy"] is None
+    assert run([*arguments, "--beyond-accuracy"]) == 0
+    shown = capsys.readouterr().out
+    assert "the first 20 items for each tested user" in shown and "novelty" in shown
+    for result in json.loads(out.read_text())["results"]:
+        found = result["beyond_accuracy"]
+        assert list(found) == ["n", "coverage", "gini", "novelty", "diversity"]
+        assert found["n"] == 20 and f"{100 * found['coverage']:.1f}" in shown
 
 
 def test_budget_and_trials_bound_the_search_and_are_in_table_and_json(plays, tmp_path, capsys):

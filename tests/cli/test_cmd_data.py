@@ -25,20 +25,56 @@ def test_a_missing_column_names_those_there_are(events, capsys):
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "reported"),
     [
         ("user,item,qty", "each row counts as one event; unused columns: 'qty'"),
+        ("user,item,title", "unused columns: 'title'"),
         ("user,item,timestamp", ""),
         ("user,item,plays", ""),
     ],
 )
-def test_a_column_that_may_hold_counts_and_is_not_read_is_told(tmp_path, capsys, header, told):
+def test_columns_that_are_not_used_are_always_reported(tmp_path, capsys, header, reported):
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\n1,a,3\n2,b,4\n")
     assert run(["data", "describe", str(path)]) == 0
-    assert capsys.readouterr().err.startswith(told)
+    first = capsys.readouterr().err
+    assert first.startswith(reported)
+    assert bool(first) == bool(reported)
     assert run(["data", "describe", str(path), "--events"]) == 0
-    assert capsys.readouterr().err == ""
+    unused = set(header.split(",")) - {"user", "item", "timestamp"}
+    expected = "".join(f"unused columns: {name!r}\n" for name in unused)
+    assert capsys.readouterr().err == expected
+
+
+def test_describe_shows_times_and_kinds_of_events(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "user,item,event,date\n1,a,view,2024-05-01\n1,a,buy,2024-05-02\n2,a,view,2024-06-01\n"
+    )
+    assert run(["data", "describe", str(path), "--json", "-"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["n_events"] == 3
+    assert facts["clock"] == "seconds"
+    assert (facts["first_time"], facts["last_time"]) == ("2024-05-01", "2024-06-01")
+    assert facts["events_per_kind"] == {"buy": 1, "view": 2}
+    assert run(["data", "describe", str(path)]) == 0
+    assert "buy 1, view 2" in capsys.readouterr().out
+
+
+def test_times_and_kinds_can_be_named_or_ignored(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("user,item,did,moment\n1,a,view,5\n2,a,buy,4\n")
+    named = ["--time-col", "moment", "--event-col", "did", "--json", "-"]
+    assert run(["data", "describe", str(path), *named]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["clock"], facts["last_time"]) == ("number", "5")
+    path.write_text("user,item,event,date\n1,a,view,yesterday\n")
+    assert run(["data", "describe", str(path)]) == 2
+    assert "'yesterday' in data row 1 of" in (line := last_error(capsys))
+    assert "ignore the column with --time-col 'none'" in line
+    ignored = ["--time-col", "none", "--event-col", "none", "--json", "-"]
+    assert run(["data", "describe", str(path), *ignored]) == 0
+    assert "clock" not in json.loads(capsys.readouterr().out)
 
 
 def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys):

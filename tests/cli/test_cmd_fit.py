@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,30 @@ def test_fit_saves_a_model_and_leaves_no_checkpoint(model):
     described = json.loads((model / "model.json").read_text())
     assert described["settings"]["n_hidden"] == 8
     assert described["data"]["n_users"] == 60
+
+
+@pytest.mark.parametrize("place", ["m.checkpoint", "m"])
+def test_a_folder_with_files_of_others_is_refused_and_kept(events, tmp_path, capsys, place):
+    folder = tmp_path / place
+    (folder / "src").mkdir(parents=True)
+    for path in ("thesis.txt", "src/model.py"):
+        (folder / path).write_text("keep me")
+    for content in (None, "{}", '{"format": 2, "files": {}, "network": {}}'):
+        if content is not None:
+            (folder / "model.json").write_text(content)
+        arguments = ["fit", str(events), "--out", str(tmp_path / "m"), *QUICK]
+        assert run(arguments) == 2
+        *_, line = capsys.readouterr().err.splitlines()
+        assert "is not a" in line and "choose another place" in line
+    assert [(folder / p).read_text() for p in ("thesis.txt", "src/model.py")] == ["keep me"] * 2
+
+
+def test_a_model_with_files_of_others_beside_it_is_kept(model, events, tmp_path, capsys):
+    shutil.copytree(model, tmp_path / "m")
+    (tmp_path / "m" / "thesis.txt").write_text("keep me")
+    arguments = ["fit", str(events), "--out", str(tmp_path / "m"), *QUICK]
+    check_refused(capsys, arguments, "is not a saved model (it holds 'thesis.txt')")
+    assert (tmp_path / "m" / "thesis.txt").read_text() == "keep me"
 
 
 def test_plan_says_what_a_fit_would_do_and_stops(events, tmp_path, capsys):

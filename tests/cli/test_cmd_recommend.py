@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from cfnade import Dials, ImplicitCFNADE
 from cfnade.cli.main import run
 from tests.cli.helpers import check_refused, recommended
 from tests.networks import group_counts
@@ -60,6 +61,26 @@ def test_recommend_takes_dislikes_and_a_list_to_choose_from(model, capsys):
     plain = recommended(capsys, str(model), "i0", "--only", "i6")
     strong = recommended(capsys, str(model), "i0", "--only", "i6", "--dislike", "i4=5000")
     assert plain[0]["probability"] != strong[0]["probability"]
+
+
+def test_recommend_follows_dials_for_one_and_for_all(model, events, tmp_path, capsys):
+    dials = ["--popularity", "-0.5", "--diversity", "0.4", "--pin", "i13=2", "--boost", "i9=3"]
+    found = recommended(capsys, str(model), "i0=5", "i2", "-n", "4", *dials)
+    asked = Dials(popularity=-0.5, diversity=0.4, pin={"i13": 2}, boost={"i9": 3.0})
+    trained = ImplicitCFNADE.load(model)
+    ids, scores = trained.recommend_for({"i0": 5, "i2": 1}, 4, dials=asked)
+    assert [entry["item"] for entry in found] == ids.tolist() and ids[1] == "i13"
+    assert [entry["score"] for entry in found] == pytest.approx(scores, abs=1e-5)
+    chances = trained.probability({"i0": 5, "i2": 1}, ids)
+    assert [entry["probability"] for entry in found] == pytest.approx(chances, abs=1e-6)
+    out = tmp_path / "all.parquet"
+    everybody = ["recommend", str(model), "--data", str(events), "-n", "4", "--out", str(out)]
+    assert run([*everybody, *dials]) == 0
+    capsys.readouterr()
+    table = pd.read_parquet(out)
+    alone = recommended(capsys, str(model), "--data", str(events), "--user", "3", "-n", "4", *dials)
+    of_user = table[table["user_id"] == 3]
+    assert of_user["item_id"].tolist() == [entry["item"] for entry in alone]
 
 
 def test_recommend_tells_because_of_what(model, capsys):
@@ -152,6 +173,17 @@ def test_explain_tells_what_each_entry_does(model, events, capsys):
             ["recommend", "MODEL", "--data", "DATA", "--out", "/proc/nowhere/r.parquet"],
             "/proc/nowhere",
         ),
+        (
+            ["recommend", "MODEL", "i0", "--diversity", "1"],
+            "diversity must be at least 0 and below",
+        ),
+        (["recommend", "MODEL", "i0", "--pin", "i3=11"], "pinned to place 11 of a list of 10"),
+        (["recommend", "MODEL", "i0", "--pin", "x"], "item 'x' is not in this model"),
+        (
+            ["recommend", "MODEL", "i0", "--at-most", "genre=2"],
+            "leave out --at-most and --boost-category",
+        ),
+        (["recommend", "MODEL", "i0", "--at-most", "genre=0"], "--at-most of 'genre' must be a"),
         (["similar", "MODEL", "x"], "item 'x' is not in this model"),
         (["similar", "nowhere", "i0"], "there is no model in nowhere"),
         (["explain", "MODEL", "x", "i0"], "item 'x' is not in this model"),

@@ -55,6 +55,7 @@ def test_a_port_that_is_taken_is_told(capsys):
     ("options", "message"),
     [
         (["--port", "70000"], "--port must be from 0 to 65535"),
+        (["--allow-host", "a*b"], "--allow-host takes a name"),
         (["--watch", "-1"], "--watch must be at least 0 seconds"),
         (["--api-key-file", "nowhere"], "cannot read the API key in nowhere"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
@@ -70,6 +71,14 @@ def test_an_empty_key_file_is_refused_not_taken_for_no_key(tmp_path, capsys):
     (tmp_path / "key").write_text("\n")
     assert run(["serve", str(KEPT), "--api-key-file", str(tmp_path / "key")]) == 2
     assert "the API key must be non-empty ASCII text" in line_of(capsys)
+
+
+@pytest.mark.usefixtures("extra")
+@pytest.mark.parametrize("key", ["", "  "])
+def test_an_empty_key_in_the_environment_is_refused_too(monkeypatch, capsys, key):
+    monkeypatch.setenv("CFNADE_API_KEY", key)
+    assert run(["serve", str(KEPT), "--port", "70000"]) == 2
+    assert "CFNADE_API_KEY is empty" in line_of(capsys)
 
 
 @pytest.mark.usefixtures("extra")

@@ -41,3 +41,23 @@ def test_what_looks_like_markup_in_an_item_or_a_message_is_printed_as_it_is(caps
     console.report(console.recommendation_table(found), {}, None)
     shown = capsys.readouterr()
     assert shown.err == "[bold]loud[/bold]\n" and "[red]1" in shown.out
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2Jname\x9b31m\u202e\r"
+
+
+def test_names_cannot_command_the_terminal(capsys, tmp_path):
+    entry = {"item": HOSTILE, "name": HOSTILE + "!", "score": 1.0, "probability": 0.5}
+    console.report(console.recommendation_table([entry]), {"found": [entry]}, None)
+    console.report(console.similar_table(entry, []), {"found": [entry]}, "-")
+    console.say(f"cfnade: {HOSTILE}")
+    captured = capsys.readouterr()
+    for text in captured:
+        assert "name" in text
+        assert not [sign for sign in text if sign != "\n" and not sign.isprintable()]
+    assert json.loads(captured.out[captured.out.index("{") :])["found"] == [entry]
+
+
+def test_names_in_any_script_stay_as_they_are():
+    for name in ("Café", "東京\u3000物語", "👩\u200d🚀", "नमस्ते", "a\nb"):
+        assert console.visible(name) == name

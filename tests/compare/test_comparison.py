@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from cfnade import ImplicitCFNADE
@@ -15,6 +16,7 @@ from cfnade.data.datasets import write_purchases
 from cfnade.data.ingest import read_interactions
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.formulas import DEFAULT_METRICS
+from cfnade.metrics.lists import judge_lists, top_lists
 from tests.compare.outcomes import result
 from tests.networks import SMALL
 
@@ -46,6 +48,20 @@ def test_all_models_are_in_the_table_best_mpr_first(comparison):
     assert {result.model for result in comparison.results} == set(small_contenders())
     by_name = {result.model: result.metrics["mpr"] for result in comparison.results}
     assert by_name["ease"] < by_name["popularity"]  # tastes are there to be found
+
+
+def test_lists_are_judged_on_request_for_the_tested_users(data, comparison):
+    assert all(result.beyond_accuracy is None for result in comparison.results)
+    names = ("popularity", "ease")
+    judged = compare(data, {n: small_contenders()[n] for n in names}, beyond_accuracy=True)
+    protocol = Protocol(data)
+    for found in judged.results:
+        own = next(r for r in comparison.results if r.model == found.model)
+        assert found.metrics == own.metrics
+        fitted = small_contenders()[found.model].fit(protocol.known, found.settings, None)
+        tested = protocol.known[np.diff(protocol._test.indptr) > 0]
+        expected = judge_lists(top_lists(fitted, tested, 20), protocol.known, 20)
+        assert found.beyond_accuracy == expected and 0 < expected.coverage <= 1
 
 
 def test_each_model_has_its_difference_to_the_best(data, comparison):
@@ -182,12 +198,13 @@ def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_emb
     log = tmp_path / "purchases.parquet"
     write_purchases(log)
     protocol = Protocol(read_interactions(log, min_user_items=5, min_item_users=5))
+    imf = IMF(factors=64, alpha=3.0, regularization=42.0, iterations=8)
     mprs = {
-        name: protocol.test(model.fit(protocol.known)).metrics["mpr"]
+        name: protocol.test(model).metrics["mpr"]
         for name, model in {
-            "popularity": Popularity(),
-            "imf": IMF(factors=64, alpha=3.0, regularization=42.0, iterations=8),
-            "cfnade": ImplicitCFNADE(),
+            "popularity": Popularity().fit(protocol.known),
+            "imf": imf.fit(protocol.known),
+            "cfnade": ImplicitCFNADE().fit(protocol.known_data),
         }.items()
     }
     assert mprs["cfnade"] < mprs["imf"] < mprs["popularity"]

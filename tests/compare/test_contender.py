@@ -184,7 +184,7 @@ def test_fixed_settings_go_before_chosen_ones_and_those_of_the_final_fit_come_la
             return self
 
     candidate = Contender(Model, fixed={"seed": 3}, final={"share": 0.0}, uses_ratings=True)
-    candidate.fit(protocol.known, {"seed": 5, "share": 0.1, "width": 8}, None)
+    candidate.fit(protocol.known_data, {"seed": 5, "share": 0.1, "width": 8}, None)
     assert made == [{"seed": 3, "share": 0.0, "width": 8, "relative_rating": None}]
 
 

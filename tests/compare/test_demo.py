@@ -57,6 +57,7 @@ def test_the_report_has_both_figures_and_both_recommendations(done: Demo) -> Non
     html = done.report.read_text(encoding="utf-8")
     for shown in ("Figure 1", "Fluid milk white only", "Figure 2", "Household ", "Ground coffee"):
         assert shown in html
+    assert "Coverage" in html and "Novelty" in html
     assert html.count("<svg") == 6  # with the reliability plot
 
 

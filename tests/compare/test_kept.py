@@ -13,6 +13,7 @@ from cfnade.compare.outcome import Result
 from cfnade.compare.protocol import ProtocolConfig
 from cfnade.compare.registry import contender
 from cfnade.data.interactions import Interactions
+from cfnade.metrics.lists import ListQuality
 from tests.compare.outcomes import calibration, result
 from tests.networks import group_counts
 
@@ -84,6 +85,7 @@ def test_models_may_be_left_out_of_the_second_call(data, tmp_path) -> None:
         {"config": ProtocolConfig(test_share=0.2)},
         {"config": ProtocolConfig(seed=1)},
         {"fresh": True},
+        {"beyond_accuracy": True},
     ],
 )
 def test_a_model_of_another_job_is_not_used(data, tmp_path, other) -> None:
@@ -135,5 +137,6 @@ def test_a_result_is_the_same_after_json() -> None:
         calibration=calibration(),
         at_edge=(Edge("alpha", 3.0, "smallest"),),
         to_best={"mpr": (0.0, 0.5)},
+        beyond_accuracy=ListQuality(20, 0.5, 0.8, 3.2, 0.7),
     )
     assert Result.from_json(asdict(whole)) == whole

@@ -5,11 +5,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade.baselines import Popularity
-from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.protocol import Protocol, ProtocolConfig, validation_alone
+from cfnade.data.event_splits import split_by_time
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.evaluate import evaluate
+from tests.compare.logs import random_log
 
 
 def parts(data: Interactions, split_at: int) -> tuple[Interactions, Interactions]:
@@ -41,6 +43,54 @@ def test_few_users_are_validated_on_and_the_others_pairs_stay_in_train(counts):
     assert few.facts["n_train_pairs"] > everyone.facts["n_train_pairs"]
     rejoined = few.validation.train + few.validation.held_out
     np.testing.assert_array_equal(rejoined.toarray(), few.known.toarray())
+
+
+@pytest.mark.parametrize(("clock", "split"), [("number", "time"), ("order", "last")])
+def test_what_knows_times_gets_the_log_of_what_it_may_see(clock, split):
+    data = random_log(clock=clock)
+    protocol = Protocol(data)
+    assert protocol.facts["split"] == split
+    for part, counts in (
+        (protocol.known_data, protocol.known),
+        (protocol.validation.train_data, protocol.validation.train),
+    ):
+        assert part.counts is counts
+        assert (part.log.counts(data.counts.shape) != counts).nnz == 0
+        assert part.user_ids is data.user_ids
+    assert protocol.validation.train_data.log.n_events < protocol.known_data.log.n_events
+    evaluation = protocol.test(Popularity().fit(protocol.known))
+    assert evaluation.n_pairs == protocol.facts["n_test_pairs"]
+
+
+def test_repeats_are_validated_and_tested_if_all_items_are_candidates():
+    data = random_log()
+    protocol = Protocol(data, config=ProtocolConfig(candidates="all"))
+    validation = protocol.validation
+    assert validation.candidates == "all"
+    assert validation.new_pairs.nnz < validation.held_out.nnz
+    assert validation.new_pairs.multiply(validation.train).nnz == 0
+    scorer = Popularity().fit(validation.train)
+    relevance = validation.ratings.transform(validation.held_out)
+    expected = evaluate(
+        scorer, validation.train, validation.held_out, relevance, candidates="all", n_bootstrap=0
+    )
+    assert validation.metrics(scorer)["mpr"] == expected.metrics["mpr"]
+    assert protocol.facts["n_overlap_pairs"] > 0
+    assert protocol.test(Popularity().fit(protocol.known)).n_pairs == protocol.facts["n_test_pairs"]
+
+
+@pytest.mark.parametrize("clock", ["number", "order", None])
+def test_validation_alone_is_made_as_that_of_a_comparison_would_be(clock):
+    data = random_log(clock=clock or "number")
+    if clock is None:
+        data = Interactions.from_matrix(data.counts)
+    alone = validation_alone(data, ProtocolConfig(validation_users=10))
+    assert np.count_nonzero(np.diff(alone.held_out.indptr)) == 10
+    assert alone.held_out.multiply(alone.train).nnz == 0
+    if clock == "number":
+        split = split_by_time(data, share=0.1)
+        assert (alone.train != split.train.counts).nnz == 0
+        assert alone.train_data.log.time.max() < split.at
 
 
 def test_ratings_are_fitted_on_what_is_known_unless_the_papers_order_is_asked_for(counts):

@@ -35,7 +35,7 @@ def test_each_baseline_can_be_searched_fitted_and_tested(protocol, name) -> None
     search = contender(name).search(protocol.validation, max_trials=2)
     assert len(search.trials) == 2
     assert all(math.isfinite(trial.cost) for trial in search.trials)
-    fitted = contender(name).fit(protocol.known, search.best.settings, None)
+    fitted = contender(name).fit(protocol.known_data, search.best.settings, None)
     assert protocol.test(fitted).metrics["mpr"] < 50
 
 
@@ -51,7 +51,7 @@ def test_every_start_is_in_its_grid_with_room_on_the_way(name) -> None:
 def test_ratings_of_all_pairs_reach_the_models_that_weigh_counts(protocol) -> None:
     config = ProtocolConfig(ratings_from="all")
     everything = Protocol(Interactions.from_matrix(group_counts()), config=config)
-    fitted = contender("knn").fit(everything.known, {}, everything.relative_rating)
+    fitted = contender("knn").fit(everything.known_data, {}, everything.relative_rating)
     assert isinstance(fitted, ItemKNN)
     assert fitted.relative_rating_ is everything.relative_rating
 

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from cfnade.compare.plots import count_histograms, training_plot
 from cfnade.compare.report import Known, Recommended, Suggestions, render
 from cfnade.data.interactions import Interactions
+from cfnade.metrics.lists import ListQuality
 from cfnade.model.training import Epoch
 from tests.compare.outcomes import calibration, comparison, sweep
 
@@ -97,6 +98,18 @@ def test_every_figure_of_the_table_is_there(report: dict[str, Any]) -> None:
     text = Page(render(**report)).text
     for shown in ("12.73", "12.53 to 13.03", "0.250", "0.200 to 0.300", "33.5", "alpha 30"):
         assert shown in text
+
+
+def test_lists_are_described_if_they_were_judged(report: dict[str, Any]) -> None:
+    assert "Coverage" not in Page(render(**report)).text
+    outcome = report["comparison"]
+    first, *others = outcome.results
+    judged = replace(first, beyond_accuracy=ListQuality(20, 0.523, 0.861, 2.69, 0.649))
+    shown = replace(outcome, results=[judged, *others])
+    text = Page(render(**{**report, "comparison": shown})).text
+    assert "The first 20 items for each tested user" in text
+    for figure in ("Coverage, %", "52.3", "0.861", "2.69", "0.649"):
+        assert figure in text
 
 
 def test_what_is_level_with_the_best_is_marked(report: dict[str, Any]) -> None:

@@ -64,23 +64,26 @@ def test_a_trial_is_what_its_settings_give_on_validation(whole, data):
 
 def test_the_test_part_of_a_comparison_is_not_among_what_is_looked_at(data):
     protocol = Protocol(data)
-    part = _validation(data, 0.1, "pairs", 0)
+    part = _validation(data, ProtocolConfig(), with_test=True)
     seen = part.train + part.held_out
     assert seen.nnz == protocol.known.nnz < data.n_pairs
     assert (seen != protocol.known).nnz == 0
     assert part.train.multiply(part.held_out).nnz == 0
-    everything = _validation(data, 0.0, "pairs", 0)
+    everything = _validation(data, ProtocolConfig(), with_test=False)
     assert (everything.train + everything.held_out != data.counts).nnz == 0
 
 
 def test_validation_is_by_events_if_asked_for(data):
     protocol = Protocol(data, config=ProtocolConfig(seed=3, validation_by="events"))
-    looked_at = _validation(data, 0.1, "events", 3)
+    looked_at = _validation(data, protocol.config, with_test=True)
     np.testing.assert_array_equal(
         looked_at.held_out.toarray(), protocol.validation.held_out.toarray()
     )
-    means = {by: _validation(data, 0.0, by, 3).held_out.data.mean() for by in ("pairs", "events")}
-    assert means["events"] < means["pairs"]
+    by_events, by_pairs = (
+        _validation(data, ProtocolConfig(seed=3, validation_by=by), with_test=False)
+        for by in ("events", "pairs")
+    )
+    assert by_events.held_out.data.mean() < by_pairs.held_out.data.mean()
 
 
 def test_an_interrupted_search_keeps_its_best_and_goes_on_as_if_it_had_not_been(

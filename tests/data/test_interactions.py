@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
+from cfnade.data.events import EventLog
 from cfnade.data.interactions import Interactions, align, as_count_matrix
 from cfnade.errors import ConfigError, DataError
 
@@ -320,3 +322,54 @@ def test_a_description_has_sizes_and_spreads():
 def test_no_pairs_have_no_spread_of_counts():
     found = Interactions.from_matrix(csr_array((2, 0))).describe()
     assert found["density"] == 0.0 and "count_min" not in found
+
+
+# With a log -------------------------------------------------------------------------------------
+
+
+def with_log(**changes) -> Interactions:
+    columns = {
+        "user": np.array([0, 0, 1], dtype=np.int32),
+        "item": np.array([1, 0, 1], dtype=np.int32),
+        "count": np.array([2.0, 1.0, 1.0]),
+        "time": np.array([1.0, 2.0, 1.0]),
+        "clock": "number",
+    }
+    return Interactions.from_log(EventLog(**{**columns, **changes}), ["u", "v"], ["a", "b"])
+
+
+def test_counts_are_those_of_the_log():
+    assert with_log().counts.toarray().tolist() == [[1, 2], [0, 1]]
+
+
+def test_a_log_must_fit_its_rows_and_columns():
+    log = with_log().log
+    with pytest.raises(DataError, match="the log has item numbers from 0 to 1"):
+        Interactions(csr_array([[3.0], [1.0]]), ["u", "v"], ["a"], log=log)
+
+
+def test_the_fingerprint_covers_the_log():
+    marks = {
+        data.fingerprint()["sha256"]
+        for data in (
+            with_log(),
+            with_log(time=np.array([1.0, 3.0, 1.0])),
+            with_log(clock="order"),
+            with_log(kind=np.array([0, 0, 0], dtype=np.int16), kinds=("view",)),
+            with_log(kind=np.array([0, 1, 0], dtype=np.int16), kinds=("buy", "view")),
+            replace(with_log(), log=None),
+        )
+    }
+    assert len(marks) == 6
+    assert with_log().fingerprint() == with_log().fingerprint()
+
+
+def test_events_and_pairs_can_be_left_out_of_counts_and_log():
+    data = with_log()
+    part = data.with_events(data.log.time < 2)
+    assert part.counts.toarray().tolist() == [[0, 2], [0, 1]]
+    part = data.without_pairs(csr_array([[0.0, 9.0], [0.0, 0.0]]))
+    assert part.counts.toarray().tolist() == [[1, 0], [0, 1]]
+    assert part.log.counts((2, 2)).toarray().tolist() == part.counts.toarray().tolist()
+    with pytest.raises(DataError, match="no event log"):
+        replace(data, log=None).with_events(np.array([True]))

@@ -19,6 +19,7 @@ from cfnade import (
     TrainingError,
 )
 from cfnade.beyond.readout import GAINS, NO_READOUT, USUAL, Readout
+from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
 from cfnade.fit import pipeline as module
 from cfnade.fit.pipeline import (
@@ -164,8 +165,7 @@ def test_too_little_for_a_validation_part_trains_all_epochs(caplog):
 
 def test_held_out_pairs_are_in_the_distributions_and_the_direct_path_but_not_trained_on():
     counts, settings = group_counts(), FitSettings(replace(QUICK, readout=Readout()))
-    n_users = FitPlan.of(counts, settings).validation_users
-    train, held_out = hold_out_validation(counts, settings, n_users)
+    train, held_out = held_out_of(counts, settings)
     whole, part = fit_network(counts, settings), fit_network(train, settings, validation=held_out)
     for fitted, known in ((whole, counts), (part, train)):
         expected = RelativeRating().fit(known).transform(counts).toarray()
@@ -423,40 +423,51 @@ def test_there_is_nothing_to_resume_without_a_checkpoint(tmp_path):
 # Holding out and judging -----------------------------------------------------------------------
 
 
+def held_out_of(counts: csr_array, settings: FitSettings) -> tuple[csr_array, csr_array | None]:
+    plan = FitPlan.of(counts, settings)
+    train, held_out = hold_out_validation(Interactions.from_matrix(counts), settings, plan)
+    return train.counts, held_out
+
+
 def test_validation_by_events_predicts_what_is_new_to_a_user():
     counts = group_counts().toarray()
     counts[:, 0] = 30.0  # everybody's daily bread: never new
     bread = {}
     counts[:, 1:4] = np.minimum(counts[:, 1:4], 1.0)  # what is new has a single event
     for by in ("pairs", "events", "sessions"):
-        train, held_out = hold_out_validation(csr_array(counts), FitSettings(validation_by=by), 60)
+        train, held_out = held_out_of(csr_array(counts), FitSettings(validation_by=by))
         assert held_out is not None
         np.testing.assert_array_equal((train + held_out).toarray(), counts)
         bread[by] = held_out[:, [0]].nnz
     assert bread["pairs"] > bread["events"] == bread["sessions"] == 0
 
 
-def test_some_users_are_enough_to_hold_out_from():
-    _, held_out = hold_out_validation(group_counts(), FitSettings(), 7)
+def test_some_users_are_enough_to_hold_out_from(monkeypatch):
+    counts, settings = group_counts(), FitSettings()
+    plan = FitPlan.of(counts, settings)
+    n_users = plan.validation_users
+    assert n_users == 60  # few: all of them
+    monkeypatch.setattr("cfnade.fit.plan.LEAST_VALIDATION_USERS", 7)
+    monkeypatch.setattr("cfnade.fit.plan.VALIDATION_USER_SHARE", 0.01)
+    _, held_out = held_out_of(counts, settings)
     assert (np.diff(held_out.indptr) > 0).sum() == 7
 
 
 def test_nothing_is_held_out_where_it_is_not_asked_for_or_there_is_too_little(caplog):
     counts = group_counts()
-    train, held_out = hold_out_validation(counts, FitSettings(validation_share=0.0), 60)
-    assert held_out is None and train is counts and not caplog.text
-    assert hold_out_validation(csr_array(np.eye(3)), FitSettings(), 3)[1] is None
+    train, held_out = held_out_of(counts, FitSettings(validation_share=0.0))
+    assert held_out is None and (train != counts).nnz == 0 and not caplog.text
+    assert held_out_of(csr_array(np.eye(3)), FitSettings())[1] is None
     assert "no user has enough items for validation" in caplog.text
     caplog.clear()
     repeated = csr_array(2.0 * np.ones((9, 9)))
-    assert hold_out_validation(repeated, FitSettings(validation_by="sessions"), 9)[1] is None
+    assert held_out_of(repeated, FitSettings(validation_by="sessions"))[1] is None
     assert "items with a single event" in caplog.text
 
 
 def test_the_split_follows_from_the_seed():
     held_out = [
-        hold_out_validation(group_counts(), FitSettings(seed=seed), 60)[1].toarray()
-        for seed in (0, 0, 1)
+        held_out_of(group_counts(), FitSettings(seed=seed))[1].toarray() for seed in (0, 0, 1)
     ]
     np.testing.assert_array_equal(held_out[0], held_out[1])
     assert (held_out[0] != held_out[2]).any()
@@ -469,7 +480,7 @@ def test_a_judge_finds_the_metrics_that_evaluation_does(block_size):
     network = random_numpy_network()
     plan = FitPlan.of(train, FitSettings(Recipe(readout=NO_READOUT)))
     plan = replace(plan, memory=replace(plan.memory, block=2 * 4 * 20 * block_size))
-    judge = Judge(TrainingPart(train, ratings, plan), held_out, None)
+    judge = Judge(TrainingPart(Interactions.from_matrix(train), ratings, plan), held_out, None)
     logits = judge.logits(network)
     assert logits.shape == (30, 20) == judge.histories.shape
     names = ("mpr", "ndcg@100", "recall@3")

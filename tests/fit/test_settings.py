@@ -93,7 +93,7 @@ def test_numbers_of_numpy_become_plain_ones():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"validation_by": "time"},
+        {"validation_by": "luck"},
         {"validation_share": 1.0},
         {"validation_share": "half"},
         {"choose_by": "luck"},
@@ -298,7 +298,7 @@ def test_a_missing_file_bytes_that_are_no_text_and_a_bad_place_are_refused(tmp_p
         write_settings(tmp_path / "bytes" / "settings.toml", SettingsFile({}))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {"a": 1}, object()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("nan")], {"a": 1}, object()])
 def test_what_a_file_cannot_hold_is_refused(tmp_path, value):
     with pytest.raises(ConfigError, match="a settings file holds"):
         write_settings(tmp_path / "settings.toml", SettingsFile({"alpha": value}))

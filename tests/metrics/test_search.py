@@ -126,6 +126,8 @@ def test_validation_holds_no_test_part_and_judges_on_what_was_held_out(counts):
         "train",
         "held_out",
         "relative_rating",
+        "train_data",
+        "candidates",
     }
     split = split_counts(counts)
     scorer = Popularity().fit(split.train)

@@ -9,6 +9,7 @@ import torch
 from scipy.sparse import csr_array
 
 from cfnade.beyond.factors import start_from_factors
+from cfnade.checkpoints import load_checkpoint, save_checkpoint
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
@@ -223,6 +224,38 @@ def test_a_missing_or_damaged_checkpoint_is_refused(ratings, tmp_path):
     (tmp_path / "c" / "state.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ArtifactError, match="damaged"):
         train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c", resume=True)
+
+
+def test_a_flipped_bit_of_a_weight_is_noticed_before_training_goes_on(ratings, tmp_path):
+    train(MODEL, changed(TRAINING, max_epochs=2), ratings, checkpoint=tmp_path / "c")
+    path = tmp_path / "c" / "state.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="checksum"):
+        train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c", resume=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays, state: state.update(epochs=[{"number": 1}]),
+        lambda arrays, state: state.update(epochs=7),
+        lambda arrays, state: state.update(best_epoch=None),
+        lambda arrays, state: state.pop("n_updates"),
+        lambda arrays, state: arrays.pop("weights/hidden_bias"),
+        lambda arrays, state: arrays.update({"weights/hidden_bias": np.zeros(1)}),
+        lambda arrays, state: arrays.update({"without a slash": np.zeros(1)}),
+    ],
+)
+def test_a_checkpoint_of_another_form_is_refused_in_one_line(ratings, tmp_path, change):
+    train(MODEL, changed(TRAINING, max_epochs=2), ratings, checkpoint=tmp_path / "c")
+    arrays, state = load_checkpoint(tmp_path / "c")
+    change(arrays, state)
+    save_checkpoint(tmp_path / "c", arrays, state)
+    with pytest.raises(ArtifactError, match="damaged") as refused:
+        train(MODEL, TRAINING, ratings, checkpoint=tmp_path / "c", resume=True)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_bias_starts_at_the_logit_of_the_share_of_watchers(counts, ratings):

@@ -126,7 +126,7 @@ def test_a_killed_process_stops_the_job_and_resume_goes_on(folder, tmp_path):
     second.communicate(timeout=300)
     assert (first.returncode, second.returncode) == (1, -signal.SIGKILL), errors
     assert "lost another one" in errors and "--resume" in errors
-    state = json.loads((tmp_path / "m.checkpoint" / "state.json").read_text())
+    state = json.loads((tmp_path / "m.checkpoint" / "training" / "state.json").read_text())
     n_done = len(state["epochs"])
     assert n_done == LAST_EPOCH
 

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade.data.ingest.columns import Columns
 from cfnade.data.ratings import RelativeRating
+from cfnade.errors import ConfigError
 from cfnade.scale.source import (
     KNOWN,
     TEST,
     VALIDATION,
+    check_frame,
     distributions_query,
     split_query,
 )
@@ -110,3 +113,15 @@ def test_an_item_that_everybody_has_is_sorted_by_its_distinct_counts_not_its_wat
     # reading from below: equal counts are added up before any window sorts what is left
     assert plan.index("Window") < plan.index("HashAggregate")
     assert run_query(frame, distributions_query).where("item_id = 'show 99'").count() == 1
+
+
+def test_times_and_kinds_of_events_are_reported_as_unused(spark, caplog):
+    rows = [("u", "a", 5, "view"), ("u", "a", 6, "buy"), ("v", "a", 7, "view")]
+    frame = spark.createDataFrame(rows, ["user", "item", "timestamp", "event"])
+    found = {(r["user_id"], r["item_id"]): r["n"] for r in check_frame(frame).pairs().collect()}
+    assert found == {("u", "a"): 2.0, ("v", "a"): 1.0}
+    assert caplog.messages == ["unused columns: 'timestamp', 'event'"]
+    for option in ({"time_col": "timestamp"}, {"event_col": "event"}):
+        with pytest.raises(ConfigError, match=f"leave out {next(iter(option))}"):
+            check_frame(frame, Columns(**option))
+    assert check_frame(frame, Columns(time_col="none")).about_n_users == 2

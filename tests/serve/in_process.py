@@ -27,11 +27,11 @@ def unwatched(
     monkeypatch: pytest.MonkeyPatch, loaded: LoadedModel, **settings: Any
 ) -> application.Service:
     """A service of a loaded model; the test closes its batcher."""
-    monkeypatch.setattr(application, "ModelSource", lambda folder, told: _Source(loaded))
+    monkeypatch.setattr(application, "ModelSource", lambda folder, told, name: _Source(loaded))
     return application.Service(ServeSettings(KEPT, **settings))
 
 
-async def ask_app(app: Any, method: str, path: str, body: bytes = b"") -> Answer:
+async def ask_app(app: Any, method: str, path: str, body: bytes = b"", length: str = "2") -> Answer:
     """Ask an application."""
     sent: list[Any] = []
 
@@ -43,7 +43,11 @@ async def ask_app(app: Any, method: str, path: str, body: bytes = b"") -> Answer
 
     scope = {
         "type": "http", "method": method, "path": path, "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"content-length", length.encode("latin-1")),
+        ],
     }  # fmt: skip
     await app(scope, receive, send)
     return Answer(sent[0]["status"], http.client.HTTPMessage(), sent[1]["body"])

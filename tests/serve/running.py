@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,19 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(model: Path, log: Path, *options: str) -> Iterator[Running]:
+def running(
+    model: Path,
+    log: Path,
+    *options: str,
+    command: Sequence[str] = (sys.executable, "-m", "cfnade"),
+    **place: Any,
+) -> Iterator[Running]:
     """Run `cfnade serve` on a free port; stop it at the end, and see that it stops well."""
-    command = [sys.executable, "-m", "cfnade", "serve", str(model), "--port", "0", *options]
+    command = [*command, "serve", str(model), "--port", "0", *options]
     with log.open("w") as err:
-        process = subprocess.Popen(command, stderr=err, stdout=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            command, stderr=err, stdout=subprocess.DEVNULL, text=True, **place
+        )
     try:
         port = wait_for(lambda: re.search(r"at http://[^/]*:(\d+)/", log.read_text()), process)
         service = Running(process, int(port[1]), log)

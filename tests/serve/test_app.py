@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from cfnade import ImplicitCFNADE
+from cfnade import Dials, ImplicitCFNADE
 from cfnade.serve import app as application
 from cfnade.serve.model_source import load
 from cfnade.serve.service_settings import RequestLimits
@@ -35,6 +35,22 @@ def test_recommend_answers_as_the_estimator_does(service):
     np.testing.assert_allclose([e["score"] for e in found], scores, atol=1e-6)
     assert set(found[0]) == {"item", "name", "score", "probability", "because"}
     assert set(found[0]["because"][0]) == {"item", "name", "liked", "score", "probability"}
+
+
+def test_dials_are_followed_and_those_that_cannot_be_are_refused_without_harm(service):
+    asked = {"history": HISTORY, "n": 4, "dials": {"pin": ["film-6"], "diversity": 0.5}}
+    found = service.post("/v1/recommend", asked).json["recommendations"]
+    dials = Dials(pin=["film-6"], diversity=0.5)
+    ids, _ = ImplicitCFNADE.load(KEPT).recommend_for(HISTORY, n=4, dials=dials)
+    assert [entry["item"] for entry in found] == ids.tolist() and ids[0] == "film-6"
+    wrong = {"history": HISTORY, "dials": {"pin": {"film-6": 11}}}
+    for path, body in (("", wrong), (":batch", {"requests": [asked, wrong]})):
+        answer = service.post(f"/v1/recommend{path}", body)
+        assert (answer.status, answer.code) == (409, "conflicting_dials")
+    unknown = service.post("/v1/recommend", {"dials": {"at_most": {"genre": 1}}})
+    assert (unknown.status, unknown.code) == (404, "unknown_category")
+    zero = service.post("/v1/recommend", {"history": HISTORY, "dials": {"popularity": 0}})
+    assert zero.body == service.post("/v1/recommend", {"history": HISTORY}).body
 
 
 def test_a_batch_is_answered_in_its_order(service):
@@ -239,7 +255,7 @@ def test_a_request_that_is_under_way_is_finished_before_the_end(folder, tmp_path
         body = json.dumps({"requests": [{"history": HISTORY, "explain": True}] * 64}).encode()
         with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
             client.sendall(
-                b"POST /v1/recommend:batch HTTP/1.1\r\nhost: x\r\n"
+                b"POST /v1/recommend:batch HTTP/1.1\r\nhost: localhost\r\n"
                 b"content-type: application/json\r\n"
                 + f"content-length: {len(body)}\r\n\r\n".encode()
                 + body[:-1]

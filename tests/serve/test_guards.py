@@ -53,6 +53,59 @@ def test_the_key_is_asked_for_where_it_matters(folder, tmp_path):
         assert "401" in told["responses"] and told["security"]
 
 
+def test_no_item_is_named_to_those_without_the_key(folder, tmp_path):
+    (tmp_path / "key").write_text("s3cret")
+    options = ["--api-key-file", str(tmp_path / "key")]
+    with running(folder, tmp_path / "log.txt", *options) as service:
+        assert b"film" not in service.get("/openapi.json").body.lower()
+
+
+def ask_host(service, host, path="/v1/model"):
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
+    try:
+        connection.request("GET", path, headers={"host": host})
+        response = connection.getresponse()
+        return response.status, dict(response.getheaders()), response.read()
+    finally:
+        connection.close()
+
+
+def test_a_page_elsewhere_cannot_read_a_service_of_this_machine_by_its_own_name(service):
+    for host in ("evil.example", f"evil.example:{service.port}", "127.0.0.1.evil.example", ""):
+        assert ask_host(service, host)[0] == 400
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        assert ask_host(service, f"{host}:{service.port}")[0] == 200
+
+
+def test_further_hosts_may_be_allowed(folder, tmp_path):
+    options = ["--allow-host", "shop.example", "--allow-host", "*.shop.example"]
+    with running(folder, tmp_path / "log.txt", *options) as service:
+        for host in ("shop.example", "www.shop.example:80", "localhost"):
+            assert ask_host(service, host)[0] == 200
+        assert ask_host(service, "evil.example")[0] == 400
+
+
+def test_nothing_leads_to_the_host_of_the_request(service):
+    for path in ("/v1/model/", "/healthz/", "//evil.example/"):
+        status, headers, _ = ask_host(service, "localhost", path)
+        assert status == 404 and "location" not in headers
+
+
+def test_json_is_never_taken_for_a_page(service):
+    for path in ("/v1/model", "/nowhere", "/openapi.json", "/"):
+        assert service.get(path).headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_length_of_odd_digits_is_no_failure(loaded, monkeypatch):
+    """The parser refuses them; nothing here may rely on that."""
+    service = unwatched(monkeypatch, loaded)
+    app = application.build_app(service)
+    for length in ("²", "9" * 5_000, "-1", "x"):
+        answer = asyncio.run(ask_app(app, "POST", "/v1/recommend", b"{}", length=length))
+        assert answer.status in (200, 413)
+    service.batcher.close()
+
+
 def test_metrics_count_requests_models_and_unknown_items_but_hold_no_item(service):
     service.post("/v1/recommend", {"history": {"who-is-this": 1}})
     service.get("/v1/items?q=who-is-this")
@@ -89,7 +142,7 @@ def test_a_client_that_hangs_up_is_no_failure_of_the_service(folder, tmp_path):
     with running(folder, tmp_path / "log.txt") as service:
         with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
             client.sendall(
-                b"POST /v1/recommend HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"POST /v1/recommend HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                 b"content-length: 1000\r\n\r\n{"
             )
             time.sleep(0.2)  # it is being read

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade import ImplicitCFNADE
+from cfnade import Dials, ImplicitCFNADE
 from cfnade.answer.explain import N_REASONS
 from cfnade.answer.recommend import N_BINS
+from cfnade.data.item_features import ItemFeatures
 from cfnade.data.splitting import hold_out
 from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.model_source import load
+from cfnade.serve.problems import RequestError
 from cfnade.serve.wire import (
+    DialsRequest,
     ExplainRequest,
     Recommendations,
     RecommendRequest,
@@ -118,6 +122,92 @@ def test_similar_items_are_those_of_the_estimator_without_the_item_itself(loaded
     assert some["unknown"] == ["gone"]
 
 
+@pytest.fixture(scope="module")
+def with_genres(loaded):
+    """The kept model; films 0, 2, 4 ... are dramas, the others comedies."""
+    genre = np.eye(2, dtype=np.float32)[np.arange(12) % 2]
+    values, column = np.array(["Drama", "Comedy"], dtype=object), np.zeros(2, dtype=np.int64)
+    features = ItemFeatures(csr_array(genre), values, column, ("genre",))
+    catalogue = replace(loaded.model.catalogue_, features=features)
+    model = ImplicitCFNADE.from_parts(loaded.model.scorer_, catalogue)
+    return LoadedModel(model, "films", (), "1", "now")
+
+
+DIALS = [
+    ({"popularity": -0.7, "diversity": 0.4}, {"popularity": -0.7, "diversity": 0.4}),
+    ({"pin": ["film-9", "film-2"]}, {"pin": ["film-9", "film-2"]}),
+    (
+        {"pin": {"film-9": 3}, "boost": {"film-2": 2}},
+        {"pin": {"film-9": 3}, "boost": {"film-2": 2}},
+    ),
+    ({"at_most": {"genre": 2}}, {"at_most": {"genre": 2}}),
+    (
+        {"boost_category": {"genre": {"drama": 3.5}}, "diversity": 0.2},
+        {"boost_category": {"genre": {"Drama": 3.5}}, "diversity": 0.2},
+    ),
+    ({}, {}),
+]
+
+
+def test_dials_are_those_of_the_estimator_alone_and_together(with_genres):
+    def asked(dials):
+        body = {"history": {"film-0": 2}, "n": 6, "dials": dials}
+        return RecommendRequest.model_validate_json(json.dumps(body))
+
+    together = with_genres.recommend([asked(dials) for dials, _ in DIALS])
+    for (dials, same), answer in zip(DIALS, together, strict=True):
+        Recommendations.model_validate(answer)
+        (alone,) = with_genres.recommend([asked(dials)])
+        ids, scores = with_genres.model.recommend_for({"film-0": 2}, 6, dials=Dials(**same))
+        for found in (answer, alone):
+            assert [entry["item"] for entry in found["recommendations"]] == ids.tolist()
+            told = [entry["score"] for entry in found["recommendations"]]
+            np.testing.assert_allclose(told, scores, atol=1e-5)
+
+
+def test_unknown_items_of_dials_are_reported_and_change_no_place(loaded):
+    dials = {"pin": ["gone", "film-3"], "boost": {"lost": 1.0}}
+    request = RecommendRequest.model_validate_json(json.dumps({"dials": dials}))
+    (answer,) = loaded.recommend([request])
+    assert answer["unknown"] == ["gone", "lost"]
+    assert answer["recommendations"][1]["item"] == "film-3"
+
+
+@pytest.mark.parametrize(
+    ("dials", "status", "code", "message"),
+    [
+        ({"at_most": {"brand": 1}}, 404, "unknown_category", "nothing is known about the items'"),
+        (
+            {"boost_category": {"genre": {"War": 1}}},
+            404,
+            "unknown_category",
+            "no item has genre=War; known: Drama, Comedy",
+        ),
+        ({"pin": {"film-1": 11}}, 409, "conflicting_dials", "an item is pinned to place 11 of a "),
+        ({"pin": ["film-1", "film-1"]}, 409, "conflicting_dials", "an item is pinned twice"),
+        ({"pin": {"film-1": 2, "film-2": 2}}, 409, "conflicting_dials", "two items are pinned to"),
+        (
+            {"pin": ["film-0", "film-2"], "at_most": {"genre": 1}},
+            409,
+            "conflicting_dials",
+            "2 pinned items have genre=Drama, and at_most allows 1",
+        ),
+    ],
+)
+def test_dials_that_the_model_cannot_follow_are_refused(with_genres, dials, status, code, message):
+    request = RecommendRequest.model_validate_json(json.dumps({"dials": dials}))
+    with pytest.raises(RequestError) as error:
+        with_genres.check_dials(request)
+    assert (error.value.status, error.value.code) == (status, code)
+    assert error.value.message.startswith(message) and error.value.fix
+
+
+def test_a_model_without_categories_refuses_them(loaded):
+    with pytest.raises(RequestError) as error:
+        loaded.check_dials(RecommendRequest(dials=DialsRequest(at_most={"genre": 2})))
+    assert error.value.message.startswith("this model knows no categories of its items")
+
+
 def test_effort_grows_with_what_is_computed_beyond_the_pass():
     history = dict.fromkeys("abc", 1.0)
     assert RecommendRequest().effort() == 0
@@ -125,6 +215,10 @@ def test_effort_grows_with_what_is_computed_beyond_the_pass():
     asked = RecommendRequest(history=history, disliked=["d"], n=10, explain=True, exclude=["e"])
     assert asked.effort() == 4 * 10 + 4 + 1
     assert RecommendRequest(only=["e", "f"]).effort() == 2
+    assert RecommendRequest(dials=DialsRequest(popularity=1.0, pin=["a"])).effort() == 0
+    diverse = DialsRequest(diversity=0.5, boost={"a": 1.0})
+    assert RecommendRequest(n=10, dials=diverse).effort() == 16 * 200 + 64 * 10 + 16
+    assert RecommendRequest(n=90, dials=DialsRequest(at_most={"a": 1})).effort() > 10_000 - 100
 
 
 def test_unknown_items_are_told_once_each(loaded):

@@ -64,18 +64,25 @@ def test_the_old_model_put_back_is_no_longer_refused(source, folder):
     old = folder.rename(folder.parent / "old")
     shutil.copytree(old, folder)
     (folder / "items.json").write_text("damaged")
-    assert not source.check() and "overwritten" not in source.refused
-    assert source.refused.endswith("rename that into place, never copy over it")
+    assert not source.check()
+    assert source.refused.endswith("copy to another folder and rename that into place")
     shutil.rmtree(folder)
     old.rename(folder)
     assert not source.check() and source.refused is None
 
 
-def test_a_file_changed_in_place_is_refused_with_what_to_do_instead(source, folder):
-    (folder / "items.json").write_text("damaged")  # the one file that is not mapped
-    assert not source.check()
-    assert "overwritten" in source.refused
-    assert source.refused.endswith("rename that into place, never copy over it")
+@pytest.mark.parametrize("error", [OverflowError("int64"), MemoryError(), RecursionError()])
+def test_an_error_of_any_kind_is_a_refusal_and_not_tried_again(
+    source, folder, outcomes, monkeypatch, error
+):
+    def fail(folder, name):
+        raise error
+
+    put_other_model(folder)
+    monkeypatch.setattr(loading, "load", fail)
+    assert not source.check() and not source.check()
+    assert outcomes == ["loaded", "refused"]
+    assert source.refused.startswith(type(error).__name__)
 
 
 def test_a_model_that_came_while_the_service_started_is_seen_without_being_asked_for(

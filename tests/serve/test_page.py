@@ -181,6 +181,71 @@ def test_a_link_restores_the_same_state_and_back_goes_back(open_page):
     assert page.history() == ["Film número 0"]
 
 
+def test_sliders_change_the_list_as_the_service_says_and_live_in_the_link(open_page, service):
+    page = open_page()
+    page.add("Film número 0")
+    plain = page.items()
+    popularity, diversity = page.page.locator("#popularity"), page.page.locator("#diversity")
+    expect(page.page.locator("#reset")).to_be_hidden()
+    page.answered(lambda: popularity.fill("-0.6"))
+    page.answered(lambda: diversity.fill("0.7"))
+    expect(page.page.locator("#popularity-text")).to_have_text("less known \N{MINUS SIGN}0.6")
+    expect(page.page.locator("#diversity-text")).to_have_text("varied +0.7")
+    assert diversity.get_attribute("aria-valuetext") == "varied +0.7"
+    dials = {"popularity": -0.6, "diversity": 0.7}
+    told = service.post("/v1/recommend", {"history": {"film-0": 1}, "dials": dials}).json
+    assert page.items() == [entry["name"] for entry in told["recommendations"]] != plain
+    assert "p=-0.6" in page.page.url and "v=0.7" in page.page.url
+    again = open_page(page.page.url)
+    assert again.items() == page.items()
+    assert again.page.locator("#diversity").input_value() == "0.7"
+    page.answered(page.page.locator("#reset").click)
+    assert page.items() == plain and page.page.evaluate("document.activeElement.id") == "next"
+    assert page.page.url.endswith("#h=1*film-0")
+
+
+def test_sliders_are_used_with_the_keyboard_and_keep_the_focus(open_page):
+    page = open_page()
+    page.page.locator("#popularity").focus()
+    for _ in range(3):
+        page.answered(lambda: page.page.keyboard.press("ArrowRight"))
+    expect(page.page.locator("#popularity-text")).to_have_text("popular +0.3")
+    assert page.page.evaluate("document.activeElement.id") == "popularity"
+    page.page.keyboard.press("Tab")
+    assert page.page.evaluate("document.activeElement.id") == "diversity"
+    page.answered(lambda: page.page.keyboard.press("End"))
+    expect(page.page.locator("#diversity-text")).to_have_text("varied +0.9")
+
+
+def test_a_pinned_item_comes_first_until_it_is_unpinned_or_they_have_it(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    plain = page.items()
+    for place in (3, 5):  # the first one stays on top
+        page.page.locator("#list .row").nth(place).click()
+        page.answered(page.page.get_by_role("button", name=f"Pin {plain[place]} on top").click)
+    assert page.items()[:3] == [plain[3], plain[5], plain[0]]
+    expect(page.page.locator(".rank.pinned")).to_have_text(["1, pinned", "2, pinned"])
+    again = open_page(f"{page.page.url}&t=gone")
+    expect(again.page.locator("#notice")).to_contain_text("1 item of this link is not in")
+    assert again.items() == page.items()
+    page.page.locator("#list .row").first.click()
+    page.answered(page.page.get_by_role("button", name=f"Unpin {plain[3]}").click)
+    assert page.items()[:2] == [plain[5], plain[0]]
+    page.page.locator("#list .row").first.click()
+    page.answered(page.page.get_by_role("button", name=f"They had {plain[5]}").click)
+    assert plain[5] not in page.items() and page.page.locator(".rank.pinned").count() == 0
+    assert "t=" not in page.page.url
+
+
+def test_values_of_a_link_beyond_the_sliders_are_cut(open_page, service):
+    page = open_page(f"{service.url}/#p=-7&v=abc")
+    expect(page.page.locator("#popularity-text")).to_have_text("less known \N{MINUS SIGN}1")
+    expect(page.page.locator("#diversity-text")).to_have_text("as it is")
+    expect(page.page.locator("#notice")).to_be_hidden()
+    assert len(page.items()) == 10
+
+
 def test_items_of_a_link_that_the_model_does_not_know_are_told(open_page, service):
     page = open_page(f"{service.url}/#h=1*film-0&h=1*gone")
     expect(page.page.locator("#notice")).to_contain_text("1 item of this link is not in")
@@ -230,6 +295,7 @@ def test_dark_mode_by_the_system_and_by_the_button(open_page):
 def test_text_stands_out_from_its_ground(open_page, scheme):
     page = open_page(color_scheme=scheme)
     page.add("Film número 0")
+    page.answered(lambda: page.page.locator("#popularity").fill("0.5"))
     page.page.locator("#list .row").first.click()
     expect(page.page.locator(".chip.similar").first).to_be_visible()
     for selector in [
@@ -243,6 +309,9 @@ def test_text_stands_out_from_its_ground(open_page, scheme):
         ".effects .by",
         "footer p",
         ".quiet",
+        ".dial label",
+        ".dial output",
+        "#reset",
     ]:
         ratio = page.page.evaluate(CONTRAST, selector)
         assert ratio >= 4.5, (selector, ratio)
@@ -271,7 +340,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page):
     history, below = (page.page.locator(s).bounding_box() for s in ("section.history", "#next"))
     assert below["y"] >= history["y"] + history["height"]
     small = page.page.evaluate(
-        "[...document.querySelectorAll('.entries button, .chip')]"
+        "[...document.querySelectorAll('.entries button, .chip, .dial input')]"
         ".filter((b) => b.offsetParent && b.getBoundingClientRect().height < 24).length"
     )
     assert small == 0  # all can be met with a finger
@@ -282,6 +351,8 @@ def test_the_narrowest_screen_needs_no_sideways_scrolling_whatever_is_pressed(op
     width = "document.documentElement.scrollWidth"
     assert page.page.evaluate(width) <= 320
     page.add("Film número 0")
+    page.answered(lambda: page.page.locator("#popularity").fill("-0.9"))
+    assert page.page.evaluate(width) <= 320
     page.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.page.evaluate("window.setTimeout = () => 0")  # or the label would change back
     page.page.locator("#link").tap()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cfnade
 from cfnade.serve.run import Supervisor
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.storage.folder import save_artifact
@@ -70,6 +72,22 @@ def test_a_worker_that_is_killed_is_replaced_and_figures_are_those_of_all(two):
     counted = re.search(r'requests_total{path="/v1/recommend",status="200"} (\d+)', figures)
     assert 79 <= int(counted[1]) <= 80  # one may be answered and not yet counted when it dies
     assert files() == {"counter_0.db", "counter_1.db"}  # none of the dead is left
+
+
+@pytest.mark.parametrize("n_workers", ["1", "2"])
+def test_no_code_of_the_current_folder_runs(folder, tmp_path, n_workers):
+    """Somebody unpacks a model next to a file with the name of a package, and serves it."""
+    for name in ("uvicorn", "numpy", "json"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    # As the installed command starts: without the current folder on the path.
+    command = [sys.executable, "-P", "-m", "cfnade"]
+    path = {"PYTHONPATH": str(Path(cfnade.__file__).parents[1])}
+    place = {"command": command, "cwd": tmp_path, "env": {**os.environ, **path}}
+    with running(folder, tmp_path / "log.txt", "--workers", n_workers, **place) as service:
+        assert asked(service) == {200}
+        save_artifact(random_artifact(np.random.default_rng(5)), folder)
+        wait_for(lambda: service.get("/v1/model").json["n_items"] == 9)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_all_workers_take_over_a_new_model(two, folder):
@@ -147,8 +165,9 @@ def supervise(model, is_over, seconds=30):
 
 
 @pytest.mark.usefixtures("kept_signals")
-def test_it_is_not_said_to_serve_before_a_worker_has_a_model(tmp_path, caplog):
-    assert supervise(tmp_path / "nowhere", lambda said: "ended (2)" in caplog.text) == []
+def test_it_is_not_said_to_serve_before_a_worker_has_a_model(folder, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    assert supervise(folder, lambda said: "ended (1)" in caplog.text) == []
 
 
 @pytest.mark.usefixtures("kept_signals")

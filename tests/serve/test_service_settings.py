@@ -9,22 +9,25 @@ import pytest
 from pydantic import TypeAdapter
 
 from cfnade.errors import ConfigError
-from cfnade.serve.service_settings import RequestLimits, ServeSettings
+from cfnade.serve.service_settings import ConnectionLimits, RequestLimits, ServeSettings
 
 
 def test_a_worker_reads_the_settings_that_were_written_for_it():
     default = ServeSettings(Path("model"))
     settings = ServeSettings(
         Path("other"),
+        copy=Path("copy"),
         host="::1",
         port=0,
         n_workers=3,
         api_key="s3cret",
         allowed_origins=("https://shop.example", "https://b.example"),
+        allowed_hosts=("shop.example",),
         watch_seconds=0.5,
         most_together=7,
         grace_seconds=2,
         limits=RequestLimits(n=5, waiting=9),
+        connections=ConnectionLimits(per_address=5),
     )
     for field in fields(ServeSettings):  # or one that gets lost would not be noticed
         assert getattr(settings, field.name) != getattr(default, field.name), field.name

@@ -31,6 +31,16 @@ def refused(kind, body):
         ({"only": [True] * 10_000}, "only: Input should be"),
         (dict.fromkeys(map(str, range(MANY)), 1), "0: Extra inputs are not permitted"),
         ({"history": {}, "histroy": {}, "n": 5}, "histroy: Extra inputs are not permitted"),
+        (
+            {"dials": {"boost": dict.fromkeys(map(str, range(MANY)), "x")}},
+            "dials.boost: Dictionary",
+        ),
+        ({"dials": {"at_most": dict.fromkeys(map(str, range(MANY)), 0)}}, "dials.at_most: Dict"),
+        (
+            {"dials": {"boost_category": {"genre": dict.fromkeys(map(str, range(MANY)), "x")}}},
+            "dials.boost_category: Dictionary should have at most 100",
+        ),
+        ({"dials": dict.fromkeys(map(str, range(MANY)), 1)}, "dials.0: Extra inputs are not"),
     ],
 )
 def test_the_faults_of_a_long_body_are_not_counted_one_by_one(body, told):
@@ -52,3 +62,32 @@ def test_lengths_up_to_the_limit_are_taken():
     body = {"history": dict.fromkeys(map(str, range(1000)), 1), "exclude": list(range(10_000))}
     asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
     assert len(asked.history) == 1000 and len(asked.exclude) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("dials", "told"),
+    [
+        ({"diversity": 1}, "dials.diversity: Input should be less than 1"),
+        ({"diversity": -0.1}, "dials.diversity: Input should be greater than or equal to 0"),
+        ({"popularity": 1e7}, "dials.popularity: Input should be less than or equal to 1000000"),
+        ({"popularity": "much"}, "dials.popularity: Input should be a valid number"),
+        ({"pin": {"a": 0}}, "dials.pin: Input should be"),
+        ({"pin": list(range(101))}, "dials.pin: List should have at most 100 items"),
+        ({"boost": {"a": True}}, "dials.boost: Input should be a valid number"),
+        ({"at_most": {"genre": 0}}, "dials.at_most: Input should be greater than or equal to 1"),
+        ({"at_most": dict.fromkeys(map(str, range(101)), 1)}, "dials.at_most: Dictionary should"),
+        ({"boost_category": {"genre": 1}}, "dials.boost_category: Input should be an object"),
+        ({"tilt": 1}, "dials.tilt: Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_dial_is_named(dials, told):
+    assert invalid_request(refused(REQUESTS.recommend, {"dials": dials})).message.startswith(told)
+    many = refused(REQUESTS.batch, {"requests": [{}, {"dials": dials}]})
+    assert invalid_request(many).message.startswith(f"requests.1.{told}")
+
+
+def test_dials_are_taken_as_they_are():
+    dials = {"popularity": -1, "diversity": 0.5, "pin": [7, "a"], "at_most": {"genre": 2.0}}
+    asked = REQUESTS.recommend.model_validate_json(json.dumps({"dials": dials})).dials
+    assert asked.popularity == -1 and asked.pin == [7, "a"] and asked.at_most == {"genre": 2}
+    assert REQUESTS.recommend.model_validate_json(b'{"dials": null}').dials is None

@@ -4,6 +4,8 @@ import json
 import mmap
 import shutil
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -149,6 +151,43 @@ def test_a_loaded_model_goes_on_after_its_folder_was_replaced(artifact, counts, 
     np.testing.assert_array_equal(loaded.network.logits(ratings), expected)
 
 
+@pytest.mark.parametrize("verify", [True, False])
+def test_two_models_are_never_mixed_while_one_replaces_the_other(artifact, tmp_path, verify):
+    """Weights, ratings and ids of one model have the same last number."""
+    script = """
+import sys
+from pathlib import Path
+import numpy as np
+from cfnade.storage.folder import load_artifact, save_artifact
+
+folder, number = Path(sys.argv[1]), 0
+artifact = load_artifact(folder)
+weights = {name: array.copy() for name, array in artifact.network.weights.items()}
+artifact.network.weights.update(weights)
+print("ready", flush=True)
+while True:
+    number = (number + 1) % 100
+    weights["output_bias"][:] = number
+    artifact.catalogue.ids[-1] = number
+    save_artifact(artifact, folder)
+"""
+    artifact.catalogue.ids[-1] = 0
+    artifact.network.weights["output_bias"][:] = 0
+    save_artifact(artifact, tmp_path / "model")
+    command = [sys.executable, "-c", script, str(tmp_path / "model")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout.readline() == "ready\n"
+            seen = set()
+            for _ in range(400):
+                loaded = load_artifact(tmp_path / "model", verify=verify)
+                seen.add(loaded.catalogue.ids[-1])
+                assert (loaded.network.weights["output_bias"] == loaded.catalogue.ids[-1]).all()
+            assert len(seen) > 5
+        finally:
+            writer.kill()
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json"])
 def test_a_crash_leaves_the_old_model_and_nothing_beside_it(artifact, tmp_path, monkeypatch, name):
     save_artifact(artifact, tmp_path / "model")
@@ -158,7 +197,7 @@ def test_a_crash_leaves_the_old_model_and_nothing_beside_it(artifact, tmp_path, 
         if path.name == name:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cfnade.storage.folder.flush_to_disk", stop)
+    monkeypatch.setattr("cfnade.folders.flush_to_disk", stop)
     with pytest.raises(KeyboardInterrupt):
         save_artifact(artifact, tmp_path / "model")
     assert (tmp_path / "model" / "model.json").read_bytes() == before

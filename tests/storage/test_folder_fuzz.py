@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from scipy.sparse import csr_array
 
 from cfnade.data.catalogue import Catalogue
 from cfnade.errors import ArtifactError
+from cfnade.estimator import ImplicitCFNADE
 from cfnade.storage.folder import inspect_artifact, load_artifact, save_artifact
 from tests.storage.saved import random_artifact, random_histories, seal
 
@@ -408,3 +410,49 @@ def test_save_and_load_change_nothing(seed, ids, note, **network):
         before, after = (a.relative_rating.transform(histories) for a in (artifact, loaded))
         np.testing.assert_array_equal(before.toarray(), after.toarray())
         np.testing.assert_array_equal(loaded.network.logits(after), artifact.network.logits(before))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "types", "ids"),
+    [
+        ("<i8", ["decimal"], [f"{i}E+99999999" for i in range(1, 10)]),
+        ("<f8", ["decimal"], [f"{i}E+99999999" for i in range(1, 10)]),
+        ("object", ["decimal"], [f"{i}E+99999999" for i in range(1, 10)]),
+        ("object", ["decimal"], ["1" * 1_000_000 + str(i) for i in range(9)]),
+        ("object", ["decimal"], ["sNaN", *map(str, range(8))]),
+        ("<i8", ["str"], [str(i) for i in range(9)]),
+        ("|b1", ["int"], list(range(9))),
+    ],
+)
+def test_ids_that_would_take_hours_to_convert_are_refused_at_once(saved, dtype, types, ids):
+    with Copy(saved) as folder:
+        items = json.loads((folder / "items.json").read_text())
+        items |= {"dtype": dtype, "types": types, "ids": ids, "packed": None}
+        (folder / "items.json").write_text(json.dumps(items))
+        seal(folder)
+        started = time.monotonic()
+        assert is_refused(folder) and time.monotonic() - started < 2
+
+
+def test_a_calibrator_of_many_knots_is_refused(saved):
+    with Copy(saved) as folder:
+        calibrator = {
+            "intercept": 0.0, "history_slope": 0.0, "shortest_history": 1, "longest_history": 9,
+            "held_out_share": 0.1, "n_pairs": 5, "mean_confidence": 1.0,
+            "knots": list(range(700_000)), "slopes": [1.0] * 700_001,
+        }  # fmt: skip
+        seal(folder, calibrator=calibrator)
+        with pytest.raises(ArtifactError, match="lists of 100"):
+            ImplicitCFNADE.load(folder)
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**53, -(2**63)])
+def test_numbers_of_watchers_that_overflow_are_refused(saved, value):
+    with Copy(saved) as folder:
+        path = folder / "ratings.safetensors"
+        arrays = load_file(path)
+        arrays["n_watchers_up_to"][-1] = value
+        save_file(arrays, path)
+        seal(folder)
+        with pytest.raises(ArtifactError, match="number of watchers"):
+            load_artifact(folder)

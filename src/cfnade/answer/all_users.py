@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.answer.dials import Dials
 from cfnade.answer.filters import Items, Ranked, rule_out, stack
 from cfnade.answer.recommend import Answers, AnswerTable, rows_of
 from cfnade.data.catalogue import Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
+from cfnade.folders import temporary_folder
 from cfnade.scorer import blocks
 from cfnade.threads import available_threads, limited_threads
 
@@ -32,6 +33,7 @@ def recommend_all(
     filter_already_liked_items: bool = True,
     filter_items: Items | None = None,
     items: Items | None = None,
+    dials: Dials | None = None,
     unknown: Unknown = "raise",
     block_bytes: int | None = None,
     n_threads: int | None = None,
@@ -47,7 +49,8 @@ def recommend_all(
         filter_already_liked_items: Leave out items of the history.
         filter_items: Items never to recommend.
         items: Items to choose from.
-        unknown: What to do about unknown ids in the filters.
+        dials: What to prefer in all of the lists.
+        unknown: What to do about unknown ids in the filters and dials.
         block_bytes: Scores to hold in each thread; `BLOCK_BYTES` by default.
         n_threads: Blocks to work on at once; None for all available threads.
 
@@ -55,6 +58,7 @@ def recommend_all(
         For each block, in order: the number of rows done, and their recommendations.
     """
     only, never = answers.filters(histories.shape[0], items, filter_items, unknown)
+    reranking = answers.reranking(dials, n, unknown)
     is_filtered = only is not None or never.columns.size > 0
     network = answers.scorer.network
 
@@ -65,11 +69,21 @@ def recommend_all(
             added[rows_of(ratings), ratings.indices] = -np.inf
         for row, own in enumerate(added if is_filtered else (), start=rows.start):
             rule_out(own, None if only is None else only.of(row), never.of(row))
-        found = answers.best(ratings, hidden, added, n, include_seen=not filter_already_liked_items)
+        if not filter_already_liked_items:
+            answers.score_repeats(ratings, histories[rows].data, hidden, added)
+        found = answers.best(
+            ratings,
+            hidden,
+            added,
+            n,
+            include_seen=not filter_already_liked_items,
+            reranking=reranking,
+        )
         return rows.stop, found._replace(row=found.row + rows.start)
 
     n_users, n_items = histories.shape
-    parts = blocks(n_users, 2 * n_items, block_bytes)  # scores, and the direct path
+    n_arrays = 2 if reranking is None else 3  # scores, the direct path, and it with the shift
+    parts = blocks(n_users, n_arrays * n_items, block_bytes)
     yield from map(recommend, islice(parts, 1))  # computes what all blocks share
     n_threads = available_threads() if n_threads is None else n_threads
     if n_threads == 1:
@@ -107,7 +121,36 @@ def write_recommendations(
     The `COLUMNS` have ranks from 1, and NULL where there is no probability. Users are in the order
     of `user_ids`, (n_users,), best items first. Ids that are not numbers are written as text. The
     file is replaced when the new one is complete. `progress` is called with the number of users
-    done; `filters` are those of `recommend_all`.
+    done; `filters` are keywords of `recommend_all`.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+    ids = answers.catalogue.ids
+    types = {
+        "user_id": sql_type(user_ids),
+        "item_id": sql_type(ids),
+        "rank": "INTEGER",
+        "score": "FLOAT",
+        "probability": "FLOAT",
+    }
+
+    def batches() -> Iterator[dict[str, NDArray[Any]]]:
+        for n_done, found in recommend_all(answers, histories, n, **filters):
+            yield as_columns(user_ids, found, ids)
+            if progress is not None:
+                progress(n_done)
+
+    return write_table(path, types, batches())
+
+
+def write_table(
+    path: Path, types: Mapping[str, str], batches: Iterable[Mapping[str, NDArray[Any]]]
+) -> int:
+    """Write batches of columns to a Parquet file; returns the number of rows.
+
+    Columns have the names and SQL types of `types`, in its order; NaN becomes NULL in a column
+    called `probability`. The file is replaced when the new one is complete.
 
     Raises:
         DataError: If the file cannot be written.
@@ -116,30 +159,26 @@ def write_recommendations(
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent)
     except OSError as error:
         raise DataError(f"cannot write to {path.parent}: {error.strerror}") from error
     try:
-        with folder, duckdb.connect(f"{folder.name}/rows.duckdb") as connection:
-            connection.execute(
-                f"CREATE TABLE rows (user_id {_sql_type(user_ids)}, "
-                f"item_id {_sql_type(answers.catalogue.ids)}, rank INTEGER, score FLOAT, "
-                "probability FLOAT)"
-            )
+        with (
+            temporary_folder(f".{path.name}", path.parent) as folder,
+            duckdb.connect(str(folder / "rows.duckdb")) as connection,
+        ):
+            declared = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            connection.execute(f"CREATE TABLE rows ({declared})")
             n_written = 0
-            for n_done, found in recommend_all(answers, histories, n, **filters):
-                columns = as_columns(user_ids, found, answers.catalogue.ids)
+            for columns in batches:
                 if len(columns["rank"]):
-                    connection.register("columns", columns)
+                    connection.register("columns", {name: columns[name] for name in types})
                     connection.execute(
                         "INSERT INTO rows SELECT * REPLACE (CASE WHEN isnan(probability) THEN NULL "
                         "ELSE probability END AS probability) FROM columns"
                     )
                     connection.unregister("columns")
                 n_written += len(columns["rank"])
-                if progress is not None:
-                    progress(n_done)
-            whole = Path(folder.name, "rows.parquet")
+            whole = folder / "rows.parquet"
             quoted = str(whole).replace("'", "''")
             connection.execute(f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
             whole.replace(path)
@@ -156,20 +195,21 @@ def as_columns(
     Ids that are not numbers become text; the probability is NaN where there is none.
     """
     return {
-        "user_id": _as_written(user_ids[found.row]),
-        "item_id": _as_written(item_ids[found.column]),
+        "user_id": as_written(user_ids[found.row]),
+        "item_id": as_written(item_ids[found.column]),
         "rank": found.rank,
         "score": found.score,
         "probability": found.probability,
     }
 
 
-def _sql_type(ids: NDArray[Any]) -> str:
-    """Numbers stay numbers, everything else is text."""
+def sql_type(ids: NDArray[Any]) -> str:
+    """The SQL type of ids: numbers stay numbers, everything else is text."""
     return {"i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE"}.get(ids.dtype.kind, "VARCHAR")
 
 
-def _as_written(ids: NDArray[Any]) -> NDArray[Any]:
+def as_written(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as they are written: numbers, or text."""
     if ids.dtype.kind in "iuf":
         return ids
     return np.array([str(value) for value in ids.tolist()], dtype=object)

@@ -184,7 +184,7 @@ def logits_without_each(
     rows = np.concatenate(inputs, dtype=np.float32)  # (1 + n_liked + n_disliked, n_hidden)
     hidden = network.hidden_of(rows)
     logits: NDArray[np.float32] = hidden @ network.weights["output_weight"][items].T
-    logits += network.weights["output_bias"][items]
+    logits += network.bias[items]
     if network.direct_weight is not None:
         from_each = network.direct_weight[ratings.indices][:, items].toarray()  # (n_liked, n_asked)
         logits += from_each.sum(axis=0)

@@ -34,6 +34,7 @@ N_SAMPLED = 50_000
 LEAST_SLOPE = 0.01
 """Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
+_MOST_KNOTS = 100  # a fit makes five; every item needs room for all of them
 _LARGEST = 1e12  # larger numbers are errors
 _BLOCK_BYTES = 1 << 22  # of scores to compute at once
 _LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
@@ -102,8 +103,8 @@ class Calibrator:
         if set(content) != {f.name for f in fields(cls)}:
             raise DataError("the calibrator has missing or unknown fields")
         knots, slopes = content["knots"], content["slopes"]
-        if not (isinstance(knots, list) and isinstance(slopes, list)):
-            raise DataError("knots and slopes of the calibrator must be lists")
+        if not (isinstance(knots, list) and isinstance(slopes, list) and len(knots) <= _MOST_KNOTS):
+            raise DataError(f"knots and slopes of the calibrator must be lists of {_MOST_KNOTS}")
         found = cls(**{**content, "knots": tuple(knots), "slopes": tuple(slopes)})
         single = [value for name, value in content.items() if name not in ("knots", "slopes")]
         if not all(_is_number(value) for value in [*single, *knots, *slopes]):

@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from cfnade.answer.dials import Dials, read_dials
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
+from cfnade.answer.rerank import Reranking
 from cfnade.answer.shortlist import Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
+from cfnade.beyond.dated_history import HistoryDecay
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
-from cfnade.model.inference import NetworkScorer, full_dislike
+from cfnade.model.inference import NetworkScorer, full_dislike, with_values
 from cfnade.scorer import blocks
 
 N_BINS = 48
@@ -58,6 +61,8 @@ class Query:
     """Compute the effect of each entry on each recommendation."""
     spread: bool = False
     """Compute the histogram of scores."""
+    reranking: Reranking | None = None
+    """What the dials change; None for nothing."""
 
 
 class AnswerTable(NamedTuple):
@@ -68,7 +73,7 @@ class AnswerTable(NamedTuple):
     column: NDArray[np.int64]
     """Of the item."""
     score: NDArray[np.float32]
-    """What ranks it: a logit."""
+    """What ranks it: a logit, with popularity and boosts if dials add them."""
     probability: NDArray[np.float64]
     """Calibrated; NaN without a calibrator and for items in the history."""
 
@@ -85,7 +90,7 @@ class Answer:
     columns: NDArray[np.int64]
     """The items, (at most n,)."""
     scores: NDArray[np.float32]
-    """What ranks them: logits, (at most n,)."""
+    """What ranks them: logits, with popularity and boosts if dials add them, (at most n,)."""
     probabilities: NDArray[np.float64]
     """Calibrated, (at most n,); NaN without a calibrator and for items in the history."""
     effects: EffectTable | None = None
@@ -117,6 +122,8 @@ class Answers:
     scorer: NetworkScorer
     catalogue: Catalogue
     calibrator: Calibrator | None = None
+    decay: HistoryDecay = field(default_factory=HistoryDecay)
+    """How it reads the times of a history."""
 
     @property
     def full_dislike(self) -> float:
@@ -135,14 +142,16 @@ class Answers:
         filter_already_liked_items: bool = True,
         filter_items: Items | None = None,
         items: Items | None = None,
+        dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Query:
         """Read one query.
 
         Raises:
             DataError: If it cannot be read, or an item is both liked and disliked.
+            ConfigError: If the dials contradict each other.
         """
-        row = self.catalogue.history(history, unknown=unknown)
+        row = self.history(history, unknown=unknown)
         only, never = self.filters(1, items, filter_items, unknown)
         query = Query(
             row.indices,
@@ -152,6 +161,7 @@ class Answers:
             exclude=never.of(0),
             include_seen=not filter_already_liked_items,
             explain=explain,
+            reranking=self.reranking(dials, n, unknown),
         )
         if disliked is None:
             return query
@@ -162,6 +172,10 @@ class Answers:
             raise DataError(f"item {item!r} is both in the history and disliked; decide which")
         return replace(query, disliked=row.indices, confidences=row.data)
 
+    def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
+        """A history by item id, perhaps with times, as a row of counts, (1, n_items)."""
+        return self.catalogue.history(self.decay.counts(history), unknown=unknown)
+
     def filters(
         self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown
     ) -> tuple[ItemSets | None, ItemSets]:
@@ -169,6 +183,11 @@ class Answers:
         read = partial(item_sets, catalogue=self.catalogue, n_users=n_users, unknown=unknown)
         only = None if items is None else read(items, name="items")
         return only, read([] if filter_items is None else filter_items, name="filter_items")
+
+    def reranking(self, dials: Dials | None, n: int, unknown: Unknown) -> Reranking | None:
+        """Read dials for lists of at most n items; None if they change nothing."""
+        n_watchers = self.scorer.relative_rating.n_watchers
+        return read_dials(dials, n, self.catalogue, n_watchers, unknown)
 
     # Answers -------------------------------------------------------------------------------------
 
@@ -180,20 +199,49 @@ class Answers:
         network = self.scorer.network
         hidden, added = network.hidden(ratings, disliked), network.direct(ratings)
         _rule_out(queries, ratings, added)
-        include_seen = any(query.include_seen for query in queries)
-        most = max(query.n for query in queries)
-        found = self.best(ratings, hidden, added, most, include_seen=include_seen)
+        if any(query.include_seen for query in queries):
+            counts = np.concatenate([query.counts for query in queries])
+            self.score_repeats(ratings, counts, hidden, added)
+        found = self._found(queries, ratings, hidden, added)
         ends = np.searchsorted(found.row, np.arange(len(queries) + 1)).tolist()
         answers = []
         for row, (start, end) in enumerate(pairwise(ends)):
             query, part = queries[row], slice(start, min(end, start + queries[row].n))
             columns = found.column[part]
             table = self.effects(query, columns) if query.explain else None
-            own = slice(row, row + 1)
-            spread = self._histogram(hidden[own], added[own]) if query.spread else None
+            spread = self._histogram(query, hidden[[row]], added[[row]]) if query.spread else None
             scores, probabilities = found.score[part], found.probability[part]
             answers.append(Answer(columns, scores, probabilities, table, spread))
         return answers
+
+    def _found(
+        self,
+        queries: Sequence[Query],
+        ratings: csr_array,
+        hidden: NDArray[np.float32],
+        added: NDArray[np.float32],
+    ) -> AnswerTable:
+        """The lists of all queries; those without dials in one pass, longer than some ask for."""
+        include_seen = any(query.include_seen for query in queries)
+        dialled = [row for row, query in enumerate(queries) if query.reranking is not None]
+        if not dialled:
+            most = max(query.n for query in queries)
+            return self.best(ratings, hidden, added, most, include_seen=include_seen)
+        plain = [row for row, query in enumerate(queries) if query.reranking is None]
+        parts = []
+        for rows in [*([row] for row in dialled), *([plain] if plain else [])]:
+            found = self.best(
+                ratings[rows],
+                hidden[rows],
+                added[rows],
+                max(queries[row].n for row in rows),
+                include_seen=include_seen,
+                reranking=queries[rows[0]].reranking,
+            )
+            parts.append(found._replace(row=np.array(rows)[found.row]))
+        row, *others = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(row, kind="stable")
+        return AnswerTable(row[order], *(values[order] for values in others))
 
     def best(
         self,
@@ -203,6 +251,7 @@ class Answers:
         n: int,
         *,
         include_seen: bool,
+        reranking: Reranking | None = None,
     ) -> AnswerTable:
         """The best items of many histories.
 
@@ -213,15 +262,48 @@ class Answers:
                 (n_users, n_items).
             n: Most items for each history.
             include_seen: Whether an item of a history may be recommended.
+            reranking: What dials change in all of the lists.
         """
-        row, column, score = self._shortlist.best(hidden, added, n)
+        if reranking is None:
+            row, column, score = self._shortlist.best(hidden, added, n)
+            own_score = score
+        else:
+            alike = self._item_similarity.between
+            (row, column, score), own_score = reranking.best(
+                self._shortlist, alike, hidden, added, n
+            )
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
-        probability = self.calibrator.probability(score, np.diff(ratings.indptr)[row])
+        probability = self.calibrator.probability(own_score, np.diff(ratings.indptr)[row])
         if include_seen:
             seen = rows_of(ratings) * ratings.shape[1] + ratings.indices
             probability[np.isin(row * ratings.shape[1] + column, seen)] = np.nan
         return AnswerTable(row, column, score, probability)
+
+    def score_repeats(
+        self,
+        ratings: csr_array,
+        counts: NDArray[np.floating],
+        hidden: NDArray[np.float32],
+        added: NDArray[np.float32],
+    ) -> None:
+        """Give the items of histories the scores of repeats, if there is a model of them.
+
+        Args:
+            ratings: Relative ratings, (n_users, n_items).
+            counts: Of the same pairs, (n_pairs,).
+            hidden: Hidden layers, (n_users, n_hidden).
+            added: As for `best`; changed so that it adds up to those scores.
+        """
+        repeats = self.scorer.repeat_scores(with_values(ratings, counts))
+        if repeats is None:
+            return
+        rows, columns, network = rows_of(ratings), ratings.indices, self.scorer.network
+        own = np.einsum("ij,ij->i", network.weights["output_weight"][columns], hidden[rows])
+        is_allowed = added[rows, columns] > -np.inf
+        added[rows, columns] = np.where(
+            is_allowed, repeats - own - network.bias[columns], np.float32(-np.inf)
+        )
 
     def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
         """What each entry of a history does for some items, (n_asked,)."""
@@ -261,16 +343,22 @@ class Answers:
 
     @cached_property
     def _item_similarity(self) -> ItemSimilarity:
-        return ItemSimilarity(self.scorer.network.weights["output_weight"])
+        features = self.catalogue.features
+        matrix = None if features is None else features.matrix
+        return ItemSimilarity(self.scorer.network.weights["output_weight"], matrix)
 
     @cached_property
     def _shortlist(self) -> Shortlist:
         return Shortlist(self.scorer.network)
 
-    def _histogram(self, hidden: NDArray[np.float32], added: NDArray[np.float32]) -> dict[str, Any]:
+    def _histogram(
+        self, query: Query, hidden: NDArray[np.float32], added: NDArray[np.float32]
+    ) -> dict[str, Any]:
         """Scores of all items that may be recommended, of one history; arguments as for `best`."""
         network = self.scorer.network
-        scores = network.output(hidden) + network.weights["output_bias"] + added
+        scores = network.output(hidden) + network.bias + added
+        if query.reranking is not None and query.reranking.shift is not None:
+            scores += query.reranking.shift
         allowed = scores[scores > -np.inf]
         if not allowed.size:
             return {"low": None, "high": None, "counts": []}

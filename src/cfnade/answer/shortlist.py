@@ -36,7 +36,7 @@ class Shortlist:
 
     def __init__(self, network: NumpyNetwork) -> None:
         self._network = network
-        self._V, self._d = network.weights["output_weight"], network.weights["output_bias"]
+        self._V, self._d = network.weights["output_weight"], network.bias
         n_items, n_hidden = self._V.shape
         self._Q = _principal_axes(self._V)
         self._is_rotated = 2 * self._Q.shape[1] <= n_hidden
@@ -77,6 +77,22 @@ class Shortlist:
         is_among = np.arange(row.size) - np.searchsorted(row, row) < n
         return row[is_among], column[is_among], score[is_among]
 
+    def scores(
+        self,
+        hidden: NDArray[np.float32],
+        added: NDArray[np.float32],
+        row: NDArray[np.int64],
+        column: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Scores of some pairs of a hidden layer and an item, (n_pairs,), as in `best`."""
+        score = np.empty(row.size, dtype=np.float32)
+        for start in range(0, row.size, _PAIRS):
+            part = slice(start, start + _PAIRS)
+            np.einsum("ij,ij->i", hidden[row[part]], self._V[column[part]], out=score[part])
+        score += self._d[column]
+        score += added[row, column]
+        return score
+
     def _rough_limits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Limits from the kept columns, (n_users, n_items)."""
         rotated = self._rotated(hidden.astype(np.float64), np.ones(len(hidden)))
@@ -113,12 +129,7 @@ class Shortlist:
         column: NDArray[np.int64],
     ) -> Best:
         """Score pairs in the order of rows and columns, (n_pairs,), and sort them."""
-        score = np.empty(row.size, dtype=np.float32)
-        for start in range(0, row.size, _PAIRS):
-            part = slice(start, start + _PAIRS)
-            np.einsum("ij,ij->i", hidden[row[part]], self._V[column[part]], out=score[part])
-        score += self._d[column]
-        score += added[row, column]
+        score = self.scores(hidden, added, row, column)
         # One key for both: rows, then scores as integers in descending order.
         bits = (0.0 - score).view(np.int32).astype(np.int64)
         order = np.argsort((row << 32) + np.where(bits < 0, bits ^ 0x7FFFFFFF, bits), kind="stable")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from cfnade.answer.filters import Ranked, top_items
 from cfnade.data.interactions import CountMatrix
@@ -21,8 +22,12 @@ class ItemSimilarity:
     every row of V changes all scores of a user alike and no ranking, so the mean is removed.
     """
 
-    def __init__(self, output_weight: NDArray[np.float32]) -> None:
+    def __init__(
+        self, output_weight: NDArray[np.float32], features: csr_array | None = None
+    ) -> None:
+        """V, (n_items, n_hidden), and features for `between`, (n_items, n_features)."""
         self.output_weight = output_weight
+        self.features = features
         self.mean: NDArray[np.float32] = output_weight.mean(axis=0)
         # In blocks, to avoid a second copy of V, which workers share on disk.
         parts = [output_weight[rows] for rows in blocks(*output_weight.shape)]
@@ -40,6 +45,21 @@ class ItemSimilarity:
         similarity = np.clip(cosines / self.norms, -1.0, _BELOW_ONE)
         similarity[np.arange(len(columns)), columns] = 1.0
         return np.asarray(similarity, dtype=np.float32)
+
+    def between(
+        self, columns: NDArray[np.integer], others: NDArray[np.integer]
+    ) -> NDArray[np.float32]:
+        """Similarity of some items to others, at most about 1, (n, n_others).
+
+        With features it is the mean of two cosines: of the weights and of the features.
+        """
+        one, other = ((self.output_weight[c] - self.mean) for c in (columns, others))
+        cosines = _unit(one) @ _unit(other).T
+        if self.features is None:
+            return np.asarray(cosines)
+        known, others_known = (_unit_rows(self.features[c]) for c in (columns, others))
+        shared = (known @ others_known.T).toarray()
+        return np.asarray(0.5 * (cosines + shared), dtype=np.float32)
 
 
 def similar_histories(
@@ -74,6 +94,13 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows scaled to length 1; a row of zeros stays."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / _above_zero(norms), dtype=np.float32)
+
+
+def _unit_rows(rows: csr_array) -> csr_array:
+    """Sparse rows scaled to length 1; a row of zeros stays."""
+    norms = _above_zero(np.sqrt(rows.multiply(rows).sum(axis=1)))  # (n_rows,)
+    scaled = rows.data / np.repeat(norms, np.diff(rows.indptr))
+    return csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def _above_zero(norms: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,29 +1,42 @@
 """The readout: what is added to the logits after training, found on validation.
 
-`logits = d + V h + direct_gain * x B`, with B the direct path (`beyond/direct.py`). The scores of
-the direct path are computed once, so trying another strength costs one sum. The readout is not
-trained with the network: B was fitted on the training pairs and would look too good there.
+`logits = d + V h + direct_gain * x B + trend`, with B the direct path (`beyond/direct.py`) and the
+trend of each item (`beyond/recency.py`) if events have times. The scores of the direct path are
+computed once, so trying another strength costs one sum. The readout is not trained with the
+network: B was fitted on the training pairs and would look too good there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import NeighbourRegression
-from cfnade.checks import check_above_zero, check_bool, check_whole
+from cfnade.checks import check_above_zero, check_at_least, check_bool, check_whole
+from cfnade.errors import ConfigError
+from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork, direct_path, direct_weight
+
+RECENCY = ("history_half_life", "trend_half_life", "trend_gain", "popularity_gain")
+"""Fields of a readout that need times."""
+
+N_REPEAT_WEIGHTS = 4
+"""A constant, the weight of the count, and those of two features of items."""
 
 
 @dataclass(frozen=True)
 class Readout:
     """What is added after training.
 
-    `direct_gain` is tuned on validation if it is None; the plan of a fit decides the rest.
+    Gains and half-lives are tuned on validation if they are None; the plan of a fit decides the
+    rest. The last four need events with times. Half-lives are in seconds, or in the unit of the
+    time column if that is not a date.
     """
 
     direct: bool = True
@@ -38,6 +51,21 @@ class Readout:
     direct_gain: float | None = None
     """Strength of the direct path."""
 
+    history_half_life: float | None = None
+    """Time in which an event of a history loses half of its weight; 0 weighs all the same."""
+
+    trend_half_life: float | None = None
+    """The same for what counts as an item's recent popularity."""
+
+    trend_gain: float | None = None
+    """Strength of the rise or fall of an item's popularity; 0 leaves it out."""
+
+    popularity_gain: float | None = None
+    """Strength of an item's recent popularity; 0 leaves it out."""
+
+    repeats: tuple[float, ...] | None = None
+    """Weights of the model of repeats (`beyond/repeats.py`); empty for none."""
+
     def __post_init__(self) -> None:
         check_bool("direct", self.direct)
         for name in ("direct_l2", "direct_gain"):
@@ -45,6 +73,25 @@ class Readout:
                 check_above_zero(**{name: getattr(self, name)})
         if self.direct_neighbours is not None:
             check_whole("direct_neighbours", self.direct_neighbours, 1)
+        if self.repeats is not None:
+            object.__setattr__(self, "repeats", tuple(self.repeats))  # JSON has lists
+            check_at_least(-math.inf, **{f"repeats[{n}]": w for n, w in enumerate(self.repeats)})
+            if len(self.repeats) not in (0, N_REPEAT_WEIGHTS):
+                raise ConfigError(
+                    f"repeats must be {N_REPEAT_WEIGHTS} weights or none, got {len(self.repeats)}"
+                )
+        for name in RECENCY:
+            if getattr(self, name) is not None:
+                check_at_least(0, **{name: getattr(self, name)})
+
+    @property
+    def adds_trend(self) -> bool:
+        """Whether popularity is added to the scores."""
+        return bool(self.trend_gain or self.popularity_gain)
+
+    def without_recency(self) -> Readout:
+        """The same with all events weighing the same and no trend."""
+        return replace(self, history_half_life=0.0, trend_gain=0.0, popularity_gain=0.0)
 
     def or_usual(self) -> Readout:
         """Replace None by the usual values."""
@@ -55,8 +102,20 @@ class Readout:
 NO_READOUT = Readout(direct=False)
 """The network alone, as in the paper."""
 
-USUAL = Readout(direct_l2=10.0, direct_neighbours=32, direct_gain=10.0)
+USUAL = Readout(
+    direct_l2=10.0,
+    direct_neighbours=32,
+    direct_gain=10.0,
+    history_half_life=0.0,
+    trend_half_life=0.0,
+    trend_gain=0.0,
+    popularity_gain=0.0,
+    repeats=(),
+)
 """What an epoch is judged with, and what is added without validation."""
+
+MAX_LOOKS = 60
+"""Readouts to try at most if events have times."""
 
 GAINS = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
 """Strengths of the direct path to try."""
@@ -110,17 +169,50 @@ class ReadoutParts:
         return None if found is None else direct_path(histories, direct_weight(*found))
 
 
-def find_readout(given: Readout, cost: Callable[[Readout], float]) -> Readout:
-    """Search for the strength of the direct path, unless it is given.
+def find_readout(
+    given: Readout, cost: Callable[[Readout], float], half_lives: Sequence[float] = ()
+) -> Readout:
+    """Search for the strengths of the readout that are not given.
+
+    Without times all gains of the direct path are tried. With times it goes on from there, one
+    strength at a time, as long as the cost falls.
 
     Args:
         given: What is fixed.
         cost: Judges a readout on validation: lower is better.
+        half_lives: To try, longest first; none without times.
 
     Returns:
         The best readout, without None.
     """
     usual = given.or_usual()
-    if not given.direct or given.direct_gain is not None:
+    if not half_lives:
+        if not given.direct or given.direct_gain is not None:
+            return usual
+        return min((replace(usual, direct_gain=gain) for gain in GAINS), key=cost)
+    grid: dict[str, Sequence[Any]] = {
+        "trend_half_life": tuple(half_lives),
+        "trend_gain": (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0),
+        "popularity_gain": (0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
+        "direct_gain": (1.0, *GAINS),
+        "history_half_life": (0.0, *half_lives),
+    }
+    first = {"trend_half_life": half_lives[2], "trend_gain": 0.5}  # the others: as usual
+    if not given.direct:
+        del grid["direct_gain"]
+    grid = {name: values for name, values in grid.items() if getattr(given, name) is None}
+    start = {name: first.get(name, getattr(usual, name)) for name in grid}
+
+    def attempt(values: dict[str, Any]) -> Trial:
+        return Trial(values, cost(replace(usual, **values)))
+
+    if not grid:
         return usual
-    return min((replace(usual, direct_gain=gain) for gain in GAINS), key=cost)
+    found = coordinate_search(
+        attempt,
+        start,
+        grid,
+        max_trials=MAX_LOOKS,
+        other_starts=({"trend_half_life": half_lives[1]},) if "trend_half_life" in grid else (),
+    )
+    return replace(usual, **found.chosen)

@@ -11,6 +11,7 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.compare.comparison import BUDGET, DEFAULT_MODELS, MAX_TRIALS, compare
+from cfnade.compare.parts import own_split
 from cfnade.compare.registry import CONTENDERS, Registry, cfnade, contender, named_contenders
 from cfnade.compare.sweep import DEFAULT_ALPHAS, SWEPT_MODELS, sweep
 from cfnade.errors import ConfigError
@@ -46,9 +47,10 @@ def evaluate_command(
     changes = {**start.settings, **options.parse_settings(settings)}
     validation_by = protocol.validation_by or changes.get("validation_by")  # as it was tuned
     interactions = table.read(data)
+    config = replace(protocol, validation_by=validation_by).config(seed)
     if test is None:
-        sha256 = interactions.fingerprint()["sha256"]
-        start.check_test_is_unseen(sha256, seed=seed, test_share=protocol.test_share)
+        sha256, split = interactions.fingerprint()["sha256"], own_split(interactions, config)
+        start.check_test_is_unseen(sha256, seed=seed, test_share=protocol.test_share, split=split)
     with console.job_progress() as on_progress:
         comparison = compare(
             interactions,
@@ -59,7 +61,7 @@ def evaluate_command(
             },
             dataset=options.dataset_name(data),
             test=table.read_test(test),
-            config=replace(protocol, validation_by=validation_by).config(seed),
+            config=config,
             on_progress=on_progress,
         )
     console.show_comparison(comparison, json_file)
@@ -85,6 +87,13 @@ def compare_command(
     trials: Annotated[
         int, typer.Option(help="Maximum number of settings to try per model.", min=1)
     ] = MAX_TRIALS,
+    beyond_accuracy: Annotated[
+        bool,
+        typer.Option(
+            "--beyond-accuracy",
+            help="Measure coverage, novelty and diversity of the lists as well.",
+        ),
+    ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ignore results of an interrupted run.")
     ] = False,
@@ -107,6 +116,7 @@ def compare_command(
                 config=protocol.config(seed),
                 budget=seconds,
                 max_trials=trials,
+                beyond_accuracy=beyond_accuracy,
                 keep=kept_models(),
                 fresh=fresh,
                 on_progress=on_progress,

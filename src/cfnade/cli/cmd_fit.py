@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
 
+from cfnade.checkpoints import remove_checkpoints
 from cfnade.checks import check_choice
 from cfnade.cli import console, options
 from cfnade.data.ingest import read_item_names
@@ -129,7 +129,7 @@ def fit_command(
     facts = {"name": options.dataset_name(data), **interactions.describe()}
     model.save(out, dtype=cast(WeightType, dtype), data=facts)
     if start_from is None:
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        remove_checkpoints(checkpoint)
     typer.echo(f"{_outcome(model, interactions)}; saved to {out}")
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
 
 from cfnade.cli import console, options
@@ -71,13 +70,13 @@ def _table(model: Path, described: dict[str, Any]) -> Table:
         "files": files,
     }
     columns = [Column(overflow="fold") for _ in range(3)]
-    table = Table(*columns, title=escape(str(model)), show_header=False)
+    table = Table(*columns, title=console.escape(str(model)), show_header=False)
     for part, facts in parts.items():
         table.add_section()
         named = facts if isinstance(facts, dict) else {"": facts}
         for place, (name, value) in enumerate(named.items()):
             cells = (part if place == 0 else "", name, value)
-            table.add_row(*(escape(_text(cell)) for cell in cells))
+            table.add_row(*(console.escape(_text(cell)) for cell in cells))
     return table
 
 

@@ -10,6 +10,7 @@ import typer
 
 from cfnade.answer.all_users import write_recommendations
 from cfnade.cli import console, options
+from cfnade.cli.dial_options import DialOptions
 from cfnade.cli.options import ColumnOptions, Model
 from cfnade.data.catalogue import Catalogue, History
 from cfnade.data.interactions import Interactions
@@ -17,7 +18,11 @@ from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 
 Entries = Annotated[
-    list[str] | None, typer.Argument(metavar="ITEM[=COUNT]", help="The history: items with counts.")
+    list[str] | None,
+    typer.Argument(
+        metavar="ITEM[=COUNT[@WHEN]]",
+        help="The history: items with counts, perhaps with times such as 2024-05-31.",
+    ),
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
 User = Annotated[str | None, typer.Option(help="User of the table.")]
@@ -56,6 +61,7 @@ def recommend_command(
     exclude: Exclude = None,
     only: Only = None,
     include_seen: IncludeSeen = False,
+    dials: DialOptions,
     with_reasons: Annotated[
         bool,
         typer.Option("--explain", help="Show the items of the history that speak most for each."),
@@ -65,6 +71,7 @@ def recommend_command(
     """Recommend for a history, for a user of a table, or for all of its users."""
     asked = ModelOnDisk(model)
     filters = asked.filters(exclude, only, include_seen=include_seen)
+    filters["dials"] = dials.read(asked.ids)
     if out is not None:
         if data is None or history or user is not None or dislike or with_reasons:
             raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")
@@ -170,9 +177,9 @@ class ModelOnDisk:
             raise ConfigError("give a history by ITEM=COUNT ..., or by --data TABLE --user ID")
         if data is not None and user is not None:
             one = options.only_user(columns.read(data), user)
-            row: History = self.catalogue.align(one, unknown="warn")
+            row: History = self.model.histories(one, unknown="warn")
             return row
-        return options.parse_weights(written or [], self.ids, 1.0, "ITEM or ITEM=COUNT")
+        return options.parse_history(written or [], self.ids)
 
     def disliked(self, written: list[str] | None) -> dict[Any, float] | None:
         """Confidences of disliked items from the command line."""
@@ -185,7 +192,7 @@ class ModelOnDisk:
         self, table: Interactions, out: Path, n: int, filters: dict[str, Any]
     ) -> dict[str, Any]:
         """Recommend for all users of a table, and write a file; returns what was written."""
-        histories = self.catalogue.align(table, unknown="warn")
+        histories = self.model.histories(table, unknown="warn")
         with console.progress_bar() as bar:
             task = bar.add_task("recommending", total=table.n_users)
 

@@ -13,6 +13,7 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.cli.cmd_recommend import Exclude, IncludeSeen, ModelOnDisk, N, Only
+from cfnade.cli.dial_options import DialOptions
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.progress import fit_progress
@@ -185,6 +186,7 @@ def score_command(
     exclude: Exclude = None,
     only: Only = None,
     include_seen: IncludeSeen = False,
+    dials: DialOptions,
     partitions: Annotated[
         int, typer.Option(help="Number of tasks to split the users of a table into.", min=1)
     ] = PARTITIONS,
@@ -195,7 +197,8 @@ def score_command(
     """Recommend for all users of a table, on Spark."""
     out = own_folder(out)
     known = ModelOnDisk(model)
-    asked = {"n": n, **known.filters(exclude, only, include_seen=include_seen)}
+    filters = known.filters(exclude, only, include_seen=include_seen)
+    asked = {"n": n, **filters, "dials": dials.read(known.ids)}
     with spark.session() as session:
         if (Path(data) / SUMMARY).exists():
             if columns != options.ColumnOptions():

@@ -32,6 +32,10 @@ def serve_command(
         list[str] | None,
         typer.Option(metavar="URL", help="Origin of web pages that may send requests; repeatable."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Host name that requests may be sent to; repeatable."),
+    ] = None,
     watch: Annotated[
         float, typer.Option(help="Seconds between checks for a new model; 0 waits for SIGHUP.")
     ] = 1.0,
@@ -39,6 +43,9 @@ def serve_command(
     max_history: Annotated[int, typer.Option(help="Maximum items in a history.", min=1)] = 1_000,
     max_batch: Annotated[int, typer.Option(help="Maximum histories in a request.", min=1)] = 64,
     max_body: Annotated[int, typer.Option(help="Maximum bytes of a request.", min=1)] = 1 << 20,
+    max_connections: Annotated[
+        int, typer.Option(help="Maximum connections of a worker from one address.", min=1)
+    ] = 256,
     together: Annotated[int, typer.Option(help="Maximum histories in one pass.", min=1)] = 32,
 ) -> None:
     """Serve recommendations over HTTP, with a page at / to try them.
@@ -52,7 +59,7 @@ def serve_command(
     except ImportError as error:
         raise MissingExtraError(str(error.name), "serve", "serving a model") from error
     from cfnade.serve.run import run
-    from cfnade.serve.service_settings import RequestLimits, ServeSettings
+    from cfnade.serve.service_settings import ConnectionLimits, RequestLimits, ServeSettings
 
     if workers > 1 and sys.platform == "win32":
         raise ConfigError("Windows cannot share a socket between workers; use --workers 1")
@@ -63,8 +70,10 @@ def serve_command(
         n_workers=workers,
         api_key=_api_key(api_key_file),
         allowed_origins=tuple(allow_origin or ()),
+        allowed_hosts=tuple(allow_host or ()),
         watch_seconds=watch,
         most_together=together,
+        connections=ConnectionLimits(per_address=max_connections),
         limits=RequestLimits(body_bytes=max_body, history=max_history, n=max_n, batch=max_batch),
     )
     run(settings, console.say)
@@ -73,7 +82,10 @@ def serve_command(
 def _api_key(file: Path | None) -> str | None:
     """Read the key from a file or the environment; an option would show in process lists."""
     if file is None:
-        return os.environ.get(KEY_VARIABLE) or None
+        key = os.environ.get(KEY_VARIABLE)
+        if key is not None and not key.strip():  # a secret that was not filled in
+            raise ConfigError(f"{KEY_VARIABLE} is empty; set it to a key, or unset it for no key")
+        return key
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.table import Column, Table
@@ -14,6 +14,7 @@ from cfnade.cli import console, options
 from cfnade.compare.tune import N_TRIALS, SPACE, STUDY, OnTuneEpoch, Tuned, tune
 
 if TYPE_CHECKING:
+    from cfnade.data.event_splits import SplitBy
     from cfnade.model.training import Epoch
 
 SHOWN = 5
@@ -49,9 +50,11 @@ def tune_command(
     test_share: Annotated[
         float,
         typer.Option(
-            help="Share of each user's items kept for the test; 0 if the test part is elsewhere."
+            help="Share of each user's items, or of the events, kept for the test; 0 if the test "
+            "part is elsewhere."
         ),
     ] = 0.1,
+    split: options.Split = None,
     seed: options.Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted search.")
@@ -78,6 +81,7 @@ def tune_command(
                 n_trials=trials,
                 minutes=minutes,
                 test_share=test_share,
+                split=cast("SplitBy | None", split),
                 seed=seed,
                 resume=resume,
                 on_epoch=on_epoch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.table import Column, Table
 
 from cfnade.compare.comparison import JobProgress, OnProgress
@@ -33,13 +34,26 @@ WIDE = 160
 LOG_EVERY = 10.0
 """Seconds between log lines of a search without a terminal, at least."""
 
+_CONTROLS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 err = Console(stderr=True)
 
 
+def visible(text: str) -> str:
+    """Text with control characters as escapes: names come from data, and a terminal obeys them."""
+    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def escape(text: str) -> str:
+    """Text from data for a table."""
+    return escape_markup(visible(text))
+
+
 def say(message: str) -> None:
     """Print a line on standard error."""
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    err.print(visible(message), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -91,14 +105,31 @@ def comparison_table(comparison: Comparison) -> Table:
         title=f"{escape(comparison.dataset)}: {n_of(comparison.n_users, 'user')}, "
         f"{n_of(comparison.n_items, 'item')}, {n_of(comparison.n_pairs, 'pair')}; "
         f"{comparison.protocol['n_test_pairs']:,} held out, of {n_of(n_test_users, 'user')}",
-        caption="MPR in percent, lower is better (50 = chance); recall and nDCG, higher is better. "
-        "95 % bootstrap interval over users. * is the best; ~ is not significantly worse (paired "
-        f"bootstrap over users). One fit each{_chosen_how(comparison)}.",
+        caption=f"{_split_how(comparison.protocol)}MPR in percent, lower is better (50 = chance); "
+        "recall and nDCG, higher is better. 95 % bootstrap interval over users. * is the best; ~ "
+        "is not significantly worse (paired bootstrap over users). One fit each"
+        f"{_chosen_how(comparison)}.",
         caption_justify="left",
     )
     for row in rows:
         table.add_row(*(row[name] for name in names))
     return table
+
+
+def _split_how(protocol: dict[str, Any]) -> str:
+    """How the test part was held out, and who and what is left out of it, unless at random."""
+    split = protocol.get("split", "random")
+    if protocol["is_fixed_split"] or split == "random":
+        return ""
+    what = "The test part is the last events of each user"
+    if split == "time":
+        what = f"The test part is all events from {protocol['split_time']} on"
+    born = ""
+    if protocol["n_born_pairs"]:
+        users, items = (n_of(protocol[f"n_born_{who}s"], who) for who in ("user", "item"))
+        pairs = n_of(protocol["n_born_pairs"], "pair")
+        born = f", without {pairs} of {users} and {items} first seen after the split"
+    return f"{what}{born}. "
 
 
 def _chosen_how(comparison: Comparison) -> str:
@@ -165,12 +196,33 @@ def calibration_table(comparison: Comparison) -> Table | None:
     return table
 
 
+def lists_table(comparison: Comparison) -> Table | None:
+    """What the models' lists are like apart from accuracy; None if it was not measured."""
+    judged = [(r.model, r.beyond_accuracy) for r in comparison.results if r.beyond_accuracy]
+    if not judged:
+        return None
+    listed = f"the first {judged[0][1].n} items for each tested user"
+    table = Table(
+        "model",
+        *map(_right, ("coverage %", "Gini", "novelty", "diversity")),
+        title=f"{escape(comparison.dataset)}: {listed}",
+        caption="coverage: share of all items in anyone's list. Gini: 0 if all items are listed "
+        "equally often, near 1 if few are. novelty: mean self-information in bits. diversity: mean "
+        "dissimilarity within a list, by co-occurrence in the training data.",
+        caption_justify="left",
+    )
+    for model, found in judged:
+        figures = (f"{100 * found.coverage:.1f}", f"{found.gini:.3f}", f"{found.novelty:.2f}")
+        table.add_row(model, *figures, f"{found.diversity:.3f}")
+    return table
+
+
 def show_comparison(comparison: Comparison, json_file: str | None) -> None:
     """Print the tables of a comparison, or JSON."""
     report(comparison_table(comparison), comparison.to_json(), json_file)
-    calibration = calibration_table(comparison)
-    if calibration is not None and json_file != "-":
-        out.print(calibration)
+    for table in (lists_table(comparison), calibration_table(comparison)):
+        if table is not None and json_file != "-":
+            out.print(table)
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -220,6 +272,17 @@ def similar_table(item: dict[str, Any], found: list[dict[str, Any]]) -> Table:
     return table
 
 
+def audience_table(items: list[dict[str, Any]]) -> Table:
+    """Users for some items, highest score first."""
+    value = shown_value([user for item in items for user in item["users"]])
+    table = Table("item", _right(""), "user", _right(value))
+    for item in items:
+        for place, user in enumerate(item["users"], start=1):
+            label = escape(_label(item)) if place == 1 else ""
+            table.add_row(label, str(place), escape(str(user["user"])), _value(user, value))
+    return table
+
+
 def explanation_table(explained: dict[str, Any]) -> Table:
     """The effect of each entry of a history on an item, largest first."""
     value = shown_value([explained])
@@ -257,9 +320,16 @@ def facts_table(title: str, facts: dict[str, Any]) -> Table:
     """Named figures, one per row."""
     table = Table(title=escape(title), show_header=False)
     for name, value in facts.items():
-        form = ",.4g" if isinstance(value, float) else "," if isinstance(value, int) else ""
-        table.add_row(name.replace("_", " "), escape(format(value, form)))
+        shown = _shown(value)
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+        table.add_row(name.replace("_", " "), escape(shown))
     return table
+
+
+def _shown(value: Any) -> str:
+    form = ",.4g" if isinstance(value, float) else "," if isinstance(value, int) else ""
+    return format(value, form)
 
 
 def _right(name: str) -> Column:
@@ -273,6 +343,7 @@ def report(table: Table, value: dict[str, Any], json_file: str | None) -> None:
         DataError: If the file cannot be written.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # JSON leaves these
     if json_file == "-":
         sys.stdout.write(text)
         return

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from cfnade.cli import (
+    cmd_audience,
     cmd_compare,
     cmd_data,
     cmd_fit,
@@ -33,7 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Implicit CF-NADE: recommendations from watch, play and purchase counts.",
 )
-for module in (cmd_fit, cmd_tune, cmd_compare, cmd_recommend, cmd_serve, cmd_model):
+groups = (cmd_fit, cmd_tune, cmd_compare, cmd_recommend, cmd_audience, cmd_serve, cmd_model)
+for module in groups:
     app.registered_commands += module.commands.registered_commands
 app.add_typer(cmd_data.commands, name="data")
 app.add_typer(cmd_scale.commands, name="scale")

@@ -11,6 +11,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from cfnade.compare.protocol import ProtocolConfig
@@ -32,7 +33,18 @@ Json = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write JSON to this file; - is standard output."),
 ]
-TestShare = Annotated[float, typer.Option(help="Share of each user's items held out for the test.")]
+TestShare = Annotated[
+    float,
+    typer.Option(help="Share of each user's items, or of the events, held out for the test."),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="random|time|last",
+        help="Test on random items, on all events after a point in time, or on each user's last.",
+        show_default="by time or order if the data have one",
+    ),
+]
 Recipe = Annotated[
     str, typer.Option(help="Settings to start from.", metavar="default|thorough|paper")
 ]
@@ -67,6 +79,14 @@ class ColumnOptions(Columns):
             show_default="detected from the columns",
         ),
     ] = None
+    time_col: Annotated[
+        str | None,
+        typer.Option(help="Column of times, by default found by name; `none` ignores times."),
+    ] = None
+    event_col: Annotated[
+        str | None,
+        typer.Option(help="Column of kinds of events, found by name; `none` ignores kinds."),
+    ] = None
 
     def read(self, source: str) -> Interactions:
         """Read the interactions of a table."""
@@ -92,6 +112,7 @@ class ProtocolOptions:
     """How to split and rank."""
 
     test_share: TestShare = 0.1
+    split: Split = None
     candidates: Annotated[
         str, typer.Option(help="Rank unseen items or all items.", metavar="unseen|all")
     ] = "unseen"
@@ -106,10 +127,14 @@ class ProtocolOptions:
         str | None,
         typer.Option(
             metavar="pairs|events|sessions",
-            help="Split off the validation part by pairs, events or sessions.",
+            help="With a random split: hold out validation by pairs, events or sessions.",
             show_default="like the test part",
         ),
     ] = None
+    recency: Annotated[
+        bool,
+        typer.Option(help="With times: give every model the search for recency that CF-NADE has."),
+    ] = True
 
     def config(self, seed: int) -> ProtocolConfig:
         """As settings of a comparison."""
@@ -213,16 +238,42 @@ def parse_weights(
     """
     numbers: dict[Any, float] = {}
     for entry in entries:
-        item, equals, text = entry.rpartition("=")
-        if not equals or entry in ids:  # an id may contain an equals sign
-            item, text = entry, str(missing)
-        try:
-            number = float(text)
-        except ValueError:
-            raise ConfigError(f"expected {what}, got {entry!r}") from None
-        key = ids.get(item, item)
+        key, text = _item_and_rest(entry, ids)
+        number = missing if text is None else _number(text, entry, what)
         numbers[key] = numbers.get(key, 0.0) + number
     return numbers
+
+
+def parse_history(
+    entries: list[str], ids: Mapping[str, Any]
+) -> dict[Any, list[tuple[float, str | None]]]:
+    """Parse ITEM, ITEM=COUNT or ITEM=COUNT@WHEN; unknown items stay as written.
+
+    Returns:
+        Counts and times, None without one, of all entries of each item.
+    """
+    history: dict[Any, list[tuple[float, str | None]]] = {}
+    for entry in entries:
+        key, text = _item_and_rest(entry, ids)
+        count, at, when = (text or "1").partition("@")
+        number = _number(count, entry, "ITEM, ITEM=COUNT or ITEM=COUNT@WHEN")
+        history.setdefault(key, []).append((number, when if at else None))
+    return history
+
+
+def _item_and_rest(entry: str, ids: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The item of an entry, and what follows its last equals sign."""
+    item, equals, text = entry.rpartition("=")
+    if not equals or entry in ids:  # an id may contain an equals sign
+        return ids.get(entry, entry), None
+    return ids.get(item, item), text
+
+
+def _number(text: str, entry: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"expected {what}, got {entry!r}") from None
 
 
 def only_user(data: Interactions, user: str) -> Interactions:
@@ -230,7 +281,11 @@ def only_user(data: Interactions, user: str) -> Interactions:
     rows = [row for row, known in enumerate(data.user_ids.tolist()) if str(known) == user][:1]
     if not rows:
         raise DataError(f"user {user!r} is not in the table ({data.n_users:,} users)")
-    return Interactions(data.counts[rows], data.user_ids[rows], data.item_ids)
+    is_chosen = np.zeros(data.n_users, dtype=np.bool_)
+    is_chosen[rows] = True
+    items = np.ones(data.n_items, dtype=np.bool_)
+    log = None if data.log is None else data.log.select(is_chosen, items)
+    return Interactions(data.counts[rows], data.user_ids[rows], data.item_ids, log=log)
 
 
 def dataset_name(source: str) -> str:

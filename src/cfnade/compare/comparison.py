@@ -6,15 +6,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from cfnade.answer.probability import Calibrator
+from cfnade.beyond.readout import RECENCY
 from cfnade.compare.contender import Contender
 from cfnade.compare.kept import KeptModels
 from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.recency_search import find_recency
 from cfnade.compare.registry import contender
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, TrainingError, n_of
@@ -63,6 +65,7 @@ def compare(
     config: ProtocolConfig | None = None,
     budget: float | None = BUDGET,
     max_trials: int | dict[str, int] = MAX_TRIALS,
+    beyond_accuracy: bool = False,
     keep: Path | None = None,
     fresh: bool = False,
     on_progress: OnProgress | None = None,
@@ -82,6 +85,7 @@ def compare(
         budget: Seconds that each model has for its search; None for no limit. A running trial is
             finished, so a search may take a little longer.
         max_trials: Settings that each model may try, for all models or by name.
+        beyond_accuracy: Measure coverage, novelty and diversity of each model's lists as well.
         keep: Folder in which finished models are kept until all are done. A second call with the
             same arguments continues from there.
         fresh: Delete the kept results of these models first.
@@ -103,7 +107,8 @@ def compare(
         models = {name: contender(name, protocol.config.seed) for name in models}
     notify = on_progress or (lambda progress: None)
     limits = {"seconds": budget, "max_trials": max_trials}
-    kept = KeptModels(keep, data, test, {"config": asdict(protocol.config), "limits": limits})
+    options = {"config": asdict(protocol.config), "limits": limits, "lists": beyond_accuracy}
+    kept = KeptModels(keep, data, test, options)
     if fresh:
         kept.clear(models)
     entries: list[tuple[Result, Evaluation]] = []
@@ -114,6 +119,9 @@ def compare(
         if entry is None:
             try:
                 entry, fitted = _enter(name, candidate, protocol, most, budget, notify)
+                if beyond_accuracy:
+                    lists = protocol.test_lists(fitted)
+                    entry = (replace(entry[0], beyond_accuracy=lists), entry[1])
             except TrainingError as error:
                 logger.warning("%s is left out: %s", name, error)
                 continue
@@ -163,10 +171,22 @@ def _enter(
     search = candidate.search(
         protocol.validation, max_trials=max_trials, seconds=seconds, on_trial=on_trial
     )
-    best = search.best
+    best, recency, n_looks = search.best, None, search.n_looks
+    search_seconds, found = search.seconds, dict(best.settings)
+    validation, data = protocol.validation, protocol.known_data
+    if candidate.gets_recency and data.clock is not None and protocol.config.recency:
+        assert validation.train_data is not None
+        started = time.perf_counter()
+        on_train = candidate.fit(validation.train_data, best.settings, validation.relative_rating)
+        recency = find_recency(on_train, validation)
+        search_seconds += time.perf_counter() - started
+        n_looks += recency.n_looks
+        found |= {name: getattr(recency.readout, name) for name in RECENCY}
     notify(JobProgress(name, "fit"))
     started = time.perf_counter()
-    fitted = candidate.fit(protocol.known, best.settings, protocol.relative_rating)
+    fitted = candidate.fit(data, best.settings, protocol.relative_rating)
+    if recency is not None:
+        fitted = recency.add_to(fitted, data)
     seconds = time.perf_counter() - started
     notify(JobProgress(name, "test"))
     evaluation, calibration = protocol.test(fitted), None
@@ -177,12 +197,12 @@ def _enter(
         evaluation.metrics,
         evaluation.intervals,
         round(seconds, 3),
-        round(search.seconds, 3),
+        round(search_seconds, 3),
         len(search.trials),
         best.cost,
-        best.settings,
+        found,
         calibration,
-        search.n_looks,
+        n_looks,
         tuple(candidate.edges({**best.settings, **search.chosen})),
     )
     return (result, evaluation), fitted

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from cfnade.data.interactions import CountMatrix
+from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scorer import Scorer
@@ -59,6 +59,15 @@ class Contender:
 
     uses_ratings: bool = False
     """Whether the model takes `relative_rating`."""
+
+    uses_ids: bool = False
+    """Whether the model takes `Interactions`, not counts alone."""
+
+    uses_times: bool = False
+    """Whether these come with their events."""
+
+    gets_recency: bool = True
+    """Whether the comparison adds recency to the model if there are times."""
 
     shared: Mapping[str, Callable[[CountMatrix], Any]] = field(default_factory=dict)
     """Arguments of the model that are the same for all trials, made once from the counts."""
@@ -129,11 +138,18 @@ class Contender:
         )
 
     def fit(
-        self, known: CountMatrix, settings: Mapping[str, Any], ratings: RelativeRating | None
+        self, known: Interactions, settings: Mapping[str, Any], ratings: RelativeRating | None
     ) -> Scorer:
         """Fit with chosen settings on train and validation together."""
-        fitted: Scorer = self.model({**settings, **self.final}, ratings).fit(known)
+        model = self.model({**settings, **self.final}, ratings)
+        fitted: Scorer = model.fit(self.training_data(known))
         return fitted
+
+    def training_data(self, data: Interactions) -> Interactions | CountMatrix:
+        """The part of the data that the model is fitted on."""
+        if not self.uses_ids:
+            return data.counts
+        return data if self.uses_times else replace(data, log=None)
 
     def model(
         self, settings: Mapping[str, Any], ratings: RelativeRating | None, **given: Any

@@ -8,6 +8,7 @@ from typing import Any
 
 from cfnade.compare.contender import Edge
 from cfnade.compare.reliability import Calibration, Reliability
+from cfnade.metrics.lists import ListQuality
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class Result:
     """By metric, the 95 % interval of the difference to the best model (paired bootstrap over
     users). The best has (0, 0). Empty if few users are tested."""
 
+    beyond_accuracy: ListQuality | None = None
+    """Coverage, novelty and diversity of its lists for the tested users, if asked for."""
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Result:
         """The result that `asdict` wrote."""
@@ -46,6 +50,8 @@ class Result:
         for name in ("intervals", "to_best"):
             fields[name] = {metric: tuple(ends) for metric, ends in value[name].items()}
         fields["at_edge"] = tuple(Edge(**edge) for edge in value["at_edge"])
+        if (lists := value["beyond_accuracy"]) is not None:
+            fields["beyond_accuracy"] = ListQuality(**lists)
         if (found := value["calibration"]) is not None:
             kinds = {k: Reliability(**v) for k, v in found.items() if isinstance(v, dict)}
             fields["calibration"] = Calibration(**{**found, **kinds})

@@ -41,6 +41,8 @@ def cfnade(
     recipe: str = "default",
     grid: Mapping[str, Sequence[Any]] = CFNADE_GRID,
     start: Mapping[str, Any] | None = None,
+    *,
+    uses_times: bool = True,
 ) -> Contender:
     """CF-NADE as a contender.
 
@@ -52,6 +54,9 @@ def cfnade(
         grid,
         fixed={"random_state": seed},
         uses_ratings=True,
+        uses_ids=True,
+        uses_times=uses_times,
+        gets_recency=False,  # its readout has it
         final={"validation_share": 0.0},  # for the number of epochs found in the search
         search_by=_search_cfnade,
     )
@@ -65,7 +70,9 @@ def _search_cfnade(
     on_trial: OnTrial | None,
 ) -> Search:
     """Search the grid; each fit finds its epochs and readout."""
-    plan = contender.model(contender.start, None).plan(validation.train)
+    data = validation.train_data
+    train: Any = validation.train if data is None else contender.training_data(data)
+    plan = contender.model(contender.start, None).plan(train)
     usual = {**vars(plan.model), **vars(plan.training)}
 
     def attempt(searched: dict[str, Any]) -> Trial:
@@ -73,10 +80,10 @@ def _search_cfnade(
         start = "random" if plan.factors is None else "factors"
         settings = {**contender.start, **searched, "recipe__start": start}
         model = contender.model(settings, validation.relative_rating)
-        model.fit(validation.train, validation=validation.held_out)
+        model.fit(train, validation=validation.held_out)
         if model.validation_mpr_ is None:
             raise TrainingError("CF-NADE was not validated; is there a validation part?")
-        carried_out = model.plan(validation.train).training
+        carried_out = model.plan(train).training
         chosen = {
             **settings,
             "alpha": model.scorer_.network.config.alpha,
@@ -246,6 +253,7 @@ CONTENDERS: Registry = {
         fixed={"random_state": seed},
     ),
     "cfnade": cfnade,
+    "cfnade-undated": lambda seed: cfnade(seed, uses_times=False),
     "cfnade-paper": lambda seed: cfnade(
         seed,
         "paper",

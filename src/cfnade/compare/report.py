@@ -6,7 +6,7 @@ The words are in `report.html`, the figures and numbers are filled in here; all 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -28,6 +28,12 @@ from cfnade.compare.sweep import Sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LIST_LABELS = {
+    "coverage": "Coverage, %",
+    "gini": "Gini",
+    "novelty": "Novelty, bits",
+    "diversity": "Diversity",
+}
 METRIC_LABELS = {
     "mpr": "MPR",
     "mpr_unweighted": "MPR, unweighted",
@@ -115,6 +121,7 @@ def render(
         "histograms": "".join(f"<figure>{svg}</figure>" for svg in svgs),
         "comparison": to_svg(comparison_plot(comparison), "comparison"),
         "metrics": _metrics_table(results),
+        "lists": _lists_table(results),
         "settings": _settings_table(results),
         "calibration": to_svg(reliability_plot(calibration), "calibration"),
         "reliability": _reliability_table(calibration),
@@ -133,6 +140,24 @@ def _metrics_table(results: Sequence[Result]) -> str:
             {"Model": _label(r)} | {METRIC_LABELS.get(m, m): _value(r, m) for m in r.metrics}
             for r in results
         ],
+    )
+
+
+def _lists_table(results: Sequence[Result]) -> str:
+    """What the lists are like apart from accuracy; empty if it was not measured."""
+    judged = [(_label(r), r.beyond_accuracy) for r in results if r.beyond_accuracy is not None]
+    if not judged:
+        return ""
+    rows = []
+    for label, found in judged:
+        figures = {**asdict(found), "coverage": 100 * found.coverage}
+        shown = {text: f"{figures[name]:.3g}" for name, text in LIST_LABELS.items()}
+        rows.append({"Model": label, **shown})
+    return _table(
+        f"The first {judged[0][1].n} items for each tested user, apart from accuracy. Coverage: "
+        "share of all items in any list. Gini: 0 if all items are listed equally often. Novelty: "
+        "mean self-information. Diversity: mean dissimilarity within a list, by co-occurrence.",
+        rows,
     )
 
 

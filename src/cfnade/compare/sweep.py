@@ -87,7 +87,7 @@ def sweep(
             search = swept.search(protocol.validation, max_trials=max_trials)
             cost, chosen = search.best.cost, search.best.settings
             started = time.perf_counter()
-            fitted = swept.fit(protocol.known, chosen, protocol.relative_rating)
+            fitted = swept.fit(protocol.known_data, chosen, protocol.relative_rating)
             seconds = round(time.perf_counter() - started, 3)
             found = protocol.test(fitted)
             mpr, interval = found.metrics["mpr"], found.intervals["mpr"]

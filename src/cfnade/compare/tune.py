@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from cfnade.compare.protocol import Protocol, ProtocolConfig
+from cfnade.compare.parts import own_split
+from cfnade.compare.protocol import Protocol, ProtocolConfig, validation_alone
+from cfnade.data.event_splits import SplitBy
 from cfnade.data.interactions import Interactions
-from cfnade.data.splitting import HoldOutBy, hold_out
 from cfnade.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.settings import SettingsFile, write_settings
@@ -104,6 +105,7 @@ def tune(
     n_trials: int = N_TRIALS,
     minutes: float | None = None,
     test_share: float = 0.1,
+    split: SplitBy | None = None,
     seed: int = 0,
     resume: bool = False,
     on_epoch: OnTuneEpoch | None = None,
@@ -126,7 +128,9 @@ def tune(
         search: Settings to search, of `SPACE`; None searches all that are not in `changes`.
         n_trials: Settings to try, including those of earlier runs.
         minutes: Start no trial after this time; None for no limit.
-        test_share: Share of each user's items to leave out; 0 if the test part is elsewhere.
+        test_share: Share of each user's items, or of the events, to leave out; 0 if the test part
+            is elsewhere.
+        split: How the test part is held out and validation is made, see `ProtocolConfig`.
         seed: Of the split, the search and the models.
         resume: Continue the search that is kept beside `out`.
         on_epoch: Called after every epoch with the trial's number.
@@ -147,7 +151,11 @@ def tune(
     names = _searched(search, changes)
     facts = {"data_sha256": data.fingerprint()["sha256"], "seed": seed, "test_share": test_share}
     job = {**facts, "recipe": recipe, "fixed": dict(changes), "searched": names}
-    part = _validation(data, test_share, changes.get("validation_by", "pairs"), seed)
+    by = changes.get("validation_by")
+    config = ProtocolConfig(test_share=test_share or 0.1, validation_by=by, split=split, seed=seed)
+    part = _validation(data, config, with_test=test_share != 0)
+    if (chosen := own_split(data, config)) != "random":  # as in searches before there were others
+        facts["split"] = job["split"] = chosen
     base = ImplicitCFNADE().set_params(recipe=recipe, **changes)
     plan = base.plan(part.train)  # refuses invalid settings now
     changes["item_l2"] = plan.training.item_l2  # fixed, or where its search starts
@@ -365,13 +373,6 @@ def _searched(search: Sequence[str] | None, changes: Mapping[str, Any]) -> list[
     return list(dict.fromkeys(search))
 
 
-def _validation(data: Interactions, test_share: float, by: HoldOutBy, seed: int) -> Validation:
-    """The validation part of a comparison; without a test part if `test_share` is 0."""
-    config = ProtocolConfig(test_share=test_share or 0.1, validation_by=by, seed=seed)
-    if test_share != 0:
-        return Protocol(data, config=config).validation
-    share, n_users = config.validation_share, config.validation_users
-    train, held_out = hold_out(data.counts, share=share, by=by, n_users=n_users, rng=seed)
-    if held_out.nnz == 0:
-        raise DataError("no user has enough items for a validation part; use more data")
-    return Validation(train, held_out)
+def _validation(data: Interactions, config: ProtocolConfig, *, with_test: bool) -> Validation:
+    """The validation part of a comparison, or one of data whose test part is elsewhere."""
+    return Protocol(data, config=config).validation if with_test else validation_alone(data, config)

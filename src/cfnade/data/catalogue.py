@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 Unknown: TypeAlias = Literal["raise", "warn", "ignore"]
 """What to do about items that are not in the catalogue."""
 
-History: TypeAlias = Mapping[Any, float] | Iterable[Any]
-"""Counts by item id; ids alone; or a sparse row of counts, (1, n_items) or (n_items,)."""
+History: TypeAlias = Mapping[Any, Any] | Iterable[Any]
+"""Counts by item id, which `HistoryDecay` makes of counts with times; ids alone; or a sparse row of
+counts, (1, n_items) or (n_items,)."""
 
 
 @dataclass(frozen=True, eq=False)

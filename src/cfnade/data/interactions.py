@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_at_least
+from cfnade.data.events import Clock, EventLog
 from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,9 @@ class Interactions:
     item_names: NDArray[Any] | None = None
     """A readable name for each column, (n_items,), where one is known."""
 
+    log: EventLog | None = None
+    """The events behind the counts, where their times or kinds are known; all kinds weigh 1."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", as_count_matrix(self.counts))
         expected = {"user_ids": self.n_users, "item_ids": self.n_items, "item_names": self.n_items}
@@ -89,6 +93,26 @@ class Interactions:
                 object.__setattr__(self, field, as_objects(values))
             if len(values) != length:
                 raise DataError(f"{field} has {len(values)} entries, the counts need {length}")
+        if self.log is not None and self.log.n_entries:
+            places = {"user": (self.log.user, self.n_users), "item": (self.log.item, self.n_items)}
+            for role, (numbers, length) in places.items():
+                if numbers.min() < 0 or numbers.max() >= length:
+                    raise DataError(
+                        f"the log has {role} numbers from {numbers.min()} to {numbers.max()}, "
+                        f"the counts need 0 to {length - 1}"
+                    )
+
+    @classmethod
+    def from_log(
+        cls,
+        log: EventLog,
+        user_ids: NDArray[Any],
+        item_ids: NDArray[Any],
+        item_names: NDArray[Any] | None = None,
+    ) -> Interactions:
+        """Count the events of a log."""
+        counts = log.counts((len(user_ids), len(item_ids)))
+        return cls(counts, user_ids, item_ids, item_names, log)
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Interactions:
@@ -111,6 +135,11 @@ class Interactions:
     def n_pairs(self) -> int:
         """Number of (user, item) pairs with a count above zero."""
         return int(self.counts.nnz)
+
+    @property
+    def clock(self) -> Clock | None:
+        """What the times of the events are; None if they are unknown."""
+        return None if self.log is None else self.log.clock
 
     @cached_property
     def item_index(self) -> dict[Hashable, int]:
@@ -176,7 +205,31 @@ class Interactions:
             return self
         counts = self.counts[users][:, items]
         names = None if self.item_names is None else self.item_names[items]
-        return Interactions(counts, self.user_ids[users], self.item_ids[items], names)
+        log = None if self.log is None else self.log.select(users, items)
+        return Interactions(counts, self.user_ids[users], self.item_ids[items], names, log)
+
+    def with_events(self, keep: NDArray[np.bool_]) -> Interactions:
+        """Only some entries of the log, (n_entries,), with the same users and items.
+
+        Raises:
+            DataError: If there is no log.
+        """
+        if self.log is None:
+            raise DataError("the data have no event log; name a column of times as time_col")
+        log = self.log.subset(keep)
+        return replace(self, counts=log.counts(self.counts.shape), log=log)
+
+    def without_pairs(self, pairs: CountMatrix) -> Interactions:
+        """All events but those of some pairs, (n_users, n_items), with the same users and items."""
+        coordinates = pairs.tocoo()
+        drop = coordinates.row.astype(np.int64) * self.n_items + coordinates.col
+        kept = self.counts.tocoo()
+        keep = ~np.isin(kept.row.astype(np.int64) * self.n_items + kept.col, drop)
+        counts = csr_array((kept.data[keep], (kept.row[keep], kept.col[keep])), kept.shape)
+        log = self.log
+        if log is not None:
+            log = log.subset(~np.isin(log.user.astype(np.int64) * self.n_items + log.item, drop))
+        return replace(self, counts=counts, log=log)
 
     def describe(self) -> dict[str, Any]:
         """Sizes, and the spread of counts, items per user and users per item."""
@@ -196,30 +249,43 @@ class Interactions:
                 mean = values.mean()
                 spread = {"min": low, "median": median, "mean": mean, "p99": p99, "max": high}
                 figures |= {f"{name}_{label}": float(value) for label, value in spread.items()}
-        return figures
+        return figures if self.log is None else figures | self.log.describe()
 
     def fingerprint(self) -> dict[str, Any]:
         """Sizes and a checksum that identify the data.
 
-        The checksum covers the counts in their order and the ids with their types (7 and "7"
-        differ), but not item names, which do not affect a model. It is the same on every machine
-        and in every version.
+        The checksum covers the counts in their order, the ids with their types (7 and "7" differ)
+        and the event log if there is one, but not item names, which do not affect a model. It is
+        the same on every machine and in every version.
         """
         digest = hashlib.sha256(f"{self.n_users} {self.n_items} {self.n_pairs}\n".encode())
         counts = self.counts
         forms = ((counts.indptr, "<i8"), (counts.indices, "<i8"), (counts.data, "<f8"))
-        for numbers, form in forms:
-            for start in range(0, len(numbers), _CHUNK):
-                digest.update(numbers[start : start + _CHUNK].astype(form).tobytes())
+        _digest_numbers(digest, forms)
         for ids in (self.user_ids, self.item_ids):
             for start in range(0, len(ids), _CHUNK):
                 digest.update(_written(ids[start : start + _CHUNK]))
+        if (log := self.log) is not None:
+            digest.update(f"{log.n_entries} {log.clock} {log.kinds!r}\n".encode())
+            columns = ((log.user, "<i8"), (log.item, "<i8"), (log.count, "<f8"))
+            _digest_numbers(digest, (*columns, (log.time, "<f8"), (log.kind, "<i8")))
         total = float(counts.data.sum())
         return self._sizes | {"sum_of_counts": total, "sha256": digest.hexdigest()}
 
     @property
     def _sizes(self) -> dict[str, Any]:
         return {"n_users": self.n_users, "n_items": self.n_items, "n_pairs": self.n_pairs}
+
+
+def _digest_numbers(
+    digest: hashlib._Hash, forms: Iterable[tuple[NDArray[Any] | None, str]]
+) -> None:
+    """Add arrays to a checksum, each in its form, a part at a time."""
+    for numbers, form in forms:
+        if numbers is None:
+            continue
+        for start in range(0, len(numbers), _CHUNK):
+            digest.update(numbers[start : start + _CHUNK].astype(form).tobytes())
 
 
 def _written(ids: NDArray[Any]) -> bytes:

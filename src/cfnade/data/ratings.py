@@ -14,6 +14,8 @@ from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import ConfigError, DataError
 from cfnade.sklearn_rules import tags
 
+_MOST_WATCHERS = 1 << 53  # sums and shares of larger numbers would not be exact
+
 
 class RelativeRating:
     """Share of an item's watchers whose count is no larger than this one (Section 5.1).
@@ -198,6 +200,8 @@ def _check_distributions(
         raise DataError("count distributions must follow each other and fill their arrays")
     is_first = np.zeros(counts.size, dtype=np.bool_)  # of an item's counts
     is_first[starts[:-1][np.diff(starts) > 0]] = True
+    if up_to.size and not 0 < up_to.min() <= up_to.max() < _MOST_WATCHERS:
+        raise DataError("the number of watchers of an item must be above 0 and below 2 ** 53")
     for values in (counts, up_to):
         rises = np.diff(values, prepend=0) > 0
         if not (np.isfinite(values).all() and (values > 0).all() and (rises | is_first).all()):

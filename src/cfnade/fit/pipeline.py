@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,18 @@ from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
-from cfnade.data.interactions import CountMatrix
+from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
+from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
+from cfnade.checkpoints import Checkpoints, open_checkpoints
+from cfnade.data.event_splits import split_by_time, split_last, split_random
+from cfnade.data.events import EventLog
+from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
-from cfnade.data.splitting import hold_out
-from cfnade.errors import ArtifactError, DataError, MissingExtraError
-from cfnade.fit.plan import FitPlan, calibration_users
+from cfnade.data.splitting import overlap, sample_users, without_overlap
+from cfnade.errors import DataError, MissingExtraError
+from cfnade.fit.plan import ALL_EVENTS, FEWEST_REPEATS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
-from cfnade.metrics.evaluate import evaluate
+from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.formulas import cost_of
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
@@ -40,23 +45,44 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_SECONDS = 20.0
 """Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
 
+TOLERATED = 0.003
+"""Share by which recency may make MPR or nDCG worse on validation; both must gain."""
+
 READOUT_METRIC = "ndcg@100"
 """Metric that the readout is chosen by, with MPR. MPR alone would trade the top of the list for the
 tail."""
 
 
 def hold_out_validation(
-    known: CountMatrix, settings: FitSettings, n_users: int
-) -> tuple[CountMatrix, CountMatrix | None]:
-    """Split counts into a training part, and a validation part from at most `n_users`."""
-    share, by = settings.validation_share, settings.validation_by
-    train, held_out = hold_out(known, share=share, by=by, n_users=n_users, rng=settings.seed)
-    if held_out.nnz == 0:
-        if share > 0:
-            kind = "items with a single event" if by == "sessions" else "items"
-            logger.warning("no user has enough %s for validation: running all epochs", kind)
+    known: Interactions, settings: FitSettings, plan: FitPlan
+) -> tuple[Interactions, CountMatrix | None]:
+    """Split data into a training part, and a validation part from some users.
+
+    By time, the training part ends for all users where the validation part begins, and some pairs
+    are in both: repeats.
+    """
+    share, by = settings.validation_share, plan.validation_by
+    if share == 0:
         return known, None
-    return train, held_out
+    if by in ("time", "last"):
+        try:
+            split = split_by_time if by == "time" else split_last
+            found = split(known, share=share)
+            if found.new.nnz:
+                return found.train, sample_users(found.test, plan.validation_users, settings.seed)
+            reason = "no user has new items in the last part"
+        except DataError as error:
+            reason = str(error)
+        logger.warning("validation uses random pairs, not the latest events: %s", reason)
+        by = "pairs"
+    found = split_random(
+        known, share=share, by=by, n_users=plan.validation_users, rng=settings.seed
+    )
+    if found.test.nnz == 0:
+        kind = "items with a single event" if by == "sessions" else "items"
+        logger.warning("no user has enough %s for validation: running all epochs", kind)
+        return known, None
+    return found.train, found.test
 
 
 def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
@@ -94,7 +120,7 @@ class Fitted:
 
 
 def fit_network(
-    known: CountMatrix,
+    known: Interactions | CountMatrix,
     settings: FitSettings,
     *,
     validation: CountMatrix | None = None,
@@ -106,7 +132,7 @@ def fit_network(
     """Train a network on counts.
 
     Args:
-        known: Counts to learn from, (n_users, n_items).
+        known: Interactions to learn from, or their counts alone, (n_users, n_items).
         settings: All settings.
         validation: Held-out counts to choose on, disjoint from `known`, never trained on;
             None holds out a part of `known`.
@@ -121,21 +147,24 @@ def fit_network(
     Raises:
         DataError: If there is nothing to learn from.
         ConfigError: If a setting is invalid.
+        ArtifactError: If the folder for checkpoints cannot be used.
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """
-    if known.nnz == 0:
+    if not isinstance(known, Interactions):
+        known = Interactions.from_matrix(known)
+    if known.n_pairs == 0:
         raise DataError("there is nothing to learn from: no pair has a count above 0")
     try:
         import cfnade.model.training  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("torch", "train", "fitting a model") from error
-    if validation is not None and validation.shape != known.shape:
+    if validation is not None and validation.shape != known.counts.shape:
         raise DataError(
-            f"validation must have the users and items of the counts, {known.shape}; "
+            f"validation must have the users and items of the counts, {known.counts.shape}; "
             f"got {validation.shape}"
         )
-    plan = FitPlan.of(known, settings)
+    plan = FitPlan.of(known.counts, settings, clock=known.clock)
     for line in plan.lines():
         logger.info("%s", line)
     if settings.recipe.readout.direct and plan.direct is None:
@@ -143,43 +172,27 @@ def fit_network(
     callbacks = callbacks or Callbacks()
     callbacks.plan(plan.stages, plan.training.max_epochs)
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
-    checkpoints = _Checkpoints(checkpoint, resume=resume)
-    fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
-    with limited_threads(settings.n_threads):
-        return fitting.fit(known, validation)
-
-
-class _Checkpoints:
-    """Folders for the checkpoints of the trainings of one fit."""
-
-    def __init__(self, folder: Path | None, *, resume: bool) -> None:
-        if resume and (folder is None or not any(folder.glob("*"))):
-            raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
-        if folder is not None and not resume:
-            shutil.rmtree(folder, ignore_errors=True)
-        self._folder, self._resume = folder, resume
-
-    def of(self, part: str) -> tuple[Path | None, bool]:
-        """The folder of one training, and whether to continue from it."""
-        if self._folder is None:
-            return None, False
-        folder = self._folder / part
-        return folder, self._resume and folder.exists()
+    with open_checkpoints(checkpoint, resume=resume) as checkpoints:
+        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
+        with limited_threads(settings.n_threads):
+            return fitting.fit(known, validation)
 
 
 @dataclass(frozen=True)
 class TrainingPart:
-    """Counts to train on, and what follows from them."""
+    """Data to train on, and what follows from them."""
 
-    counts: CountMatrix
+    data: Interactions
     ratings: RelativeRating
     plan: FitPlan
     n_threads: int | None = None
+    fits_ratings: bool = True
+    """Whether the ratings were fitted on these data, not given."""
 
     @cached_property
     def rated(self) -> csr_array:
         """Relative ratings, (n_users, n_items)."""
-        return self.ratings.transform(self.counts)
+        return self.ratings.transform(self.data.counts)
 
     @cached_property
     def readout_parts(self) -> ReadoutParts:
@@ -191,20 +204,73 @@ class TrainingPart:
             )
         return ReadoutParts(regression)
 
+    @cached_property
+    def half_lives(self) -> Sequence[float]:
+        """Half-lives to try; none without times."""
+        return () if self.data.clock is None else half_lives(self._log)
+
+    @property
+    def _log(self) -> EventLog:
+        assert self.data.log is not None
+        return self.data.log
+
+    def histories(self, half_life: float) -> tuple[RelativeRating, CountMatrix]:
+        """Counts that decay with a half-life (0 for none), and their distributions."""
+        if half_life == 0 or not self.fits_ratings:
+            return self.ratings, self.data.counts
+        counts = recent_counts(self._log, self.data.counts.shape, half_life)
+        return RelativeRating().fit(counts), counts
+
+    def trend(self, readout: Readout) -> NDArray[np.float32] | None:
+        """What recency adds to the scores of all users, (n_items,); None for nothing."""
+        if not readout.adds_trend:
+            return None
+        assert readout.trend_gain is not None and readout.popularity_gain is not None
+        now = self._watchers(readout.trend_half_life or 0.0)
+        return trend(now, self._watchers(0.0), readout.trend_gain, readout.popularity_gain)
+
+    @cached_property
+    def _watchers(self) -> Callable[[float], NDArray[np.float32]]:
+        return cache(partial(log_watchers, self._log, self.data.n_items))
+
+    @cached_property
+    def repeat_features(self) -> NDArray[np.float64]:
+        """What repeats depend on beside the count, (n_items, 2)."""
+        return item_features(self._log, self.data.n_items)
+
+    def scorer(self, network: NumpyNetwork, readout: Readout) -> NetworkScorer:
+        """A network with its readout, which scores the counts of `histories`."""
+        network = self.readout_parts.add(network, readout)
+        added: dict[str, NDArray[np.float32]] = {}
+        if (rise := self.trend(readout)) is not None:
+            added["trend"] = rise
+        if readout.repeats and self.data.clock is not None:
+            repeats = Repeats.of(readout.repeats, self.repeat_features)
+            added["repeat_bias"] = repeats.bias
+            added["repeat_weight"] = np.array([repeats.weight], dtype=np.float32)
+        if added:
+            network = NumpyNetwork(network.config, {**network.weights, **added})
+        return NetworkScorer(network, self.histories(readout.history_half_life or 0.0)[0])
+
 
 class Judge:
     """Judges networks and readouts on held-out pairs of users whose other pairs are trained on."""
 
     def __init__(self, part: TrainingPart, held_out: CountMatrix, choose_by: str | None) -> None:
         """Prepare; users without a pair in `held_out` are left out."""
-        users = np.flatnonzero(np.diff(held_out.indptr))
-        self._plan, self._by = part.plan, choose_by
-        self.histories = part.ratings.transform(part.counts[users])  # (n_judged, n_items)
-        self._held_out = held_out[users]
+        self._users = np.flatnonzero(np.diff(held_out.indptr))
+        self._part, self._plan, self._by = part, part.plan, choose_by
+        self.histories = self._rated_histories(0.0)
+        self._held_out = held_out[self._users]
         self._relevance = part.ratings.transform(self._held_out)
         self._direct = part.readout_parts.scores(part.plan.readout, self.histories)
         self.n_looks = 0
         """Number of evaluations so far."""
+
+    def _rated_histories(self, half_life: float) -> csr_array:
+        """Relative ratings of the judged users, (n_judged, n_items)."""
+        ratings, counts = self._part.histories(half_life)
+        return ratings.transform(counts[self._users])
 
     def look(self, network: NumpyNetwork) -> Look:
         """Judge an epoch with the usual readout, as the network will be used."""
@@ -222,33 +288,57 @@ class Judge:
 
     def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
         """The best readout of a network, and its MPR in percent."""
-        logits, names = self.logits(network), ("mpr", self._by or READOUT_METRIC)
+        names = ("mpr", self._by or READOUT_METRIC)
+        part, given = self._part, self._plan.readout
+        if not part.fits_ratings and part.half_lives:
+            given = replace(given, history_half_life=0.0)
+        logits: dict[float, NDArray[np.float32]] = {}  # by half-life of the histories
+
+        def judged(readout: Readout) -> dict[str, float]:
+            half_life = readout.history_half_life or 0.0
+            if half_life not in logits:
+                for old in list(logits)[:-1]:  # keep the last two: a search compares neighbours
+                    del logits[old]
+                logits[half_life] = self.logits(network, half_life)
+            return self._metrics_with(logits[half_life], readout, names)
+
+        plain = judged(given.or_usual().without_recency())
 
         def cost(readout: Readout) -> float:
-            return cost_by(self._metrics_with(logits, readout, names), self._by)
+            found = judged(readout)
+            if part.half_lives and any(
+                cost_of(name, found[name]) > cost_of(name, plain[name]) + TOLERATED * plain[name]
+                for name in names
+            ):
+                return math.inf
+            return cost_by(found, self._by)
 
-        readout = find_readout(self._plan.readout, cost)
-        return readout, self._metrics_with(logits, readout, names)["mpr"]
+        readout = find_readout(given, cost, part.half_lives)
+        return readout, judged(readout)["mpr"]
 
     def _metrics_with(
         self, logits: NDArray[np.float32], readout: Readout, names: Sequence[str]
     ) -> dict[str, float]:
-        """Metrics of logits with a readout that differs from the plan's in its gain alone."""
+        """Metrics of logits with a readout that differs from the plan's in its strengths alone."""
+        readout = readout.or_usual()
+        if (added := self._part.trend(readout)) is not None:
+            logits = logits + added
         if self._direct is not None:
-            logits = logits + np.float32(readout.or_usual().direct_gain or 0.0) * self._direct
+            logits = logits + np.float32(readout.direct_gain or 0.0) * self._direct
         return self.metrics(logits, names)
 
-    def logits(self, network: NumpyNetwork) -> NDArray[np.float32]:
-        """Scores of a network, (n_judged, n_items)."""
+    def logits(self, network: NumpyNetwork, half_life: float = 0.0) -> NDArray[np.float32]:
+        """Scores of a network for histories that decay with a half-life, (n_judged, n_items)."""
+        histories = self.histories if half_life == 0 else self._rated_histories(half_life)
         size = self._plan.rows_per_look
-        blocks = range(0, self.histories.shape[0], size)
-        return np.concatenate([network.logits(self.histories[at : at + size]) for at in blocks])
+        blocks = range(0, histories.shape[0], size)
+        return np.concatenate([network.logits(histories[at : at + size]) for at in blocks])
 
     def metrics(self, scores: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
         """Metrics of scores, (n_judged, n_items)."""
         self.n_looks += 1
         return evaluate(
-            _InOrder(scores),
+            KnownScores(scores),
             self.histories,
             self._held_out,
             self._relevance,
@@ -256,17 +346,6 @@ class Judge:
             block_size=self._plan.rows_per_look,
             n_bootstrap=0,
         ).metrics
-
-
-class _InOrder:
-    """Scores that are known already; `evaluate` asks for them block by block, in order."""
-
-    def __init__(self, scores: NDArray[np.float32]) -> None:
-        self._scores, self._next = scores, 0
-
-    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        start, self._next = self._next, self._next + histories.shape[0]
-        return self._scores[start : self._next]
 
 
 @dataclass(frozen=True)
@@ -277,45 +356,52 @@ class _Fitting:
     plan: FitPlan
     relative_rating: RelativeRating | None
     callbacks: Callbacks
-    checkpoints: _Checkpoints
+    checkpoints: Checkpoints
 
-    def fit(self, known: CountMatrix, validation: CountMatrix | None) -> Fitted:
-        """Train, and find the readout on the held-out pairs; then add those pairs.
+    def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
+        """Train, and find the readout on held-out pairs; then add those pairs.
 
-        They change the count distributions and the direct path. Training again with them would
-        gain nothing (decision 29).
+        Random pairs change the count distributions and the direct path, and training again would
+        gain nothing (decision 29). The latest events do change the network: it is trained again on
+        all of them (decision 33).
         """
-        train_counts, held_out = known, validation
+        train, held_out = known, validation
         if validation is None:
-            train_counts, held_out = hold_out_validation(
-                known, self.settings, self.plan.validation_users
-            )
-        part = self._part(train_counts)
-        judge = None
+            train, held_out = hold_out_validation(known, self.settings, self.plan)
+        part = self._part(train)
+        judge, new = None, None
         if held_out is not None:
             self.callbacks.begin("direct path")
-            judge = Judge(part, held_out, self.settings.choose_by)
+            new = without_overlap(train.counts, held_out)
+            judge = Judge(part, new, self.settings.choose_by)
         plan, trained = self._train(part, judge)
         readout, mpr, calibrator, n_looks = plan.readout.or_usual(), None, None, 0
-        if judge is not None and held_out is not None:
+        if judge is not None and held_out is not None and new is not None:
             self.callbacks.begin("readout")
             readout, mpr = judge.find_readout(trained.network)
+            _, histories = part.histories(readout.history_half_life or 0.0)
+            if plan.readout.repeats is None:
+                readout = replace(
+                    readout, repeats=find_repeats(part, trained.network, readout, held_out)
+                )
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
-            scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
-            calibrator = _calibrate(scorer, train_counts, held_out)
-        if judge is None or train_counts.nnz < known.nnz:
-            self.callbacks.begin("direct path of all pairs")
-        if train_counts.nnz < known.nnz:
+            calibrator = _calibrate(part.scorer(trained.network, readout), histories, new)
+        if train is not known:
             part = self._part(known)
-        scorer = NetworkScorer(part.readout_parts.add(trained.network, readout), part.ratings)
+            if plan.refits:
+                trained = self._train_once(ALL_EVENTS, plan, part, None)
+        if judge is None or train is not known:
+            self.callbacks.begin("direct path of all pairs")
+        scorer = part.scorer(trained.network, readout)
         return Fitted(
             scorer, plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
         )
 
-    def _part(self, counts: CountMatrix) -> TrainingPart:
-        ratings = self.relative_rating or RelativeRating().fit(counts)
-        return TrainingPart(counts, ratings, self.plan, self.settings.n_threads)
+    def _part(self, data: Interactions) -> TrainingPart:
+        given = self.relative_rating
+        ratings = given or RelativeRating().fit(data.counts)
+        return TrainingPart(data, ratings, self.plan, self.settings.n_threads, given is None)
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for training settings; returns the plan that was carried out."""
@@ -385,6 +471,38 @@ class _Fitting:
                     "choose_by": None if judge is None else self.settings.choose_by,
                 },
             )
+
+
+def find_repeats(
+    part: TrainingPart, network: NumpyNetwork, readout: Readout, held_out: CountMatrix
+) -> tuple[float, ...]:
+    """Weights of the model of repeats, on the scale of the network's scores of new items.
+
+    Args:
+        part: Data to train on.
+        network: Trained on them.
+        readout: What is added to it.
+        held_out: Later pairs, new ones and repeats, (n_users, n_items).
+
+    Returns:
+        None of them if there are hardly any repeats.
+    """
+    repeated = overlap(part.data.counts, held_out)
+    if part.data.clock is None or repeated.nnz < FEWEST_REPEATS:
+        return ()
+    users = np.flatnonzero(np.diff(held_out.indptr))
+    _, histories = part.histories(readout.history_half_life or 0.0)
+    weights = fit_repeats(histories[users], repeated[users], part.repeat_features)
+    # On the scale of the logits of new items: both have the same log-odds of being held out.
+    some = users[: part.plan.repeat_users]
+    scores = part.scorer(network, replace(readout, repeats=())).scores(histories[some])
+    is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
+    own, later = part.data.counts[some], held_out[some]
+    is_new[np.repeat(np.arange(some.size), np.diff(own.indptr)), own.indices] = False
+    is_true[np.repeat(np.arange(some.size), np.diff(later.indptr)), later.indices] = True
+    shift, slope = logistic_regression(scores[is_new][:, None], is_true[is_new])
+    weights[0] -= shift
+    return tuple((weights / max(slope, 1e-3)).tolist())
 
 
 def _calibrate(

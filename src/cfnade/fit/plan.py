@@ -14,11 +14,12 @@ from typing import Any
 
 from cfnade.beyond.direct import regression_bytes
 from cfnade.beyond.factors import can_start_from_factors
-from cfnade.beyond.readout import Readout
+from cfnade.beyond.readout import RECENCY, Readout
 from cfnade.checks import check_bytes
+from cfnade.data.events import Clock
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError
-from cfnade.fit.settings import FitSettings, Recipe
+from cfnade.fit.settings import FitSettings, Recipe, ValidationBy
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.scorer import BLOCK_BYTES
 from cfnade.threads import has_fast_bfloat16
@@ -28,6 +29,16 @@ logger = logging.getLogger(__name__)
 MOST_VALIDATION_USERS, LEAST_VALIDATION_USERS, VALIDATION_USER_SHARE = 2_000, 500, 0.25
 """Users to hold out from for validation: a share of all within bounds. That is enough to choose a
 readout and to calibrate, while nearly all pairs are trained on."""
+
+LEAST_TIMED_USERS, TIMED_SCORES = 250, 15_000_000
+"""With times: fewest users to hold out from, and about how many of their scores to judge at once,
+since the search for the readout takes about 50 looks."""
+
+FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
+"""Held-out repeats without which none are modelled, and scores of new items to compare with."""
+
+ALL_EVENTS = "training on all events"
+"""Name of the stage that trains again, once the readout is found on the latest events."""
 
 N_UPDATES, MOST_EPOCHS = 500, 25
 """Approximate updates after a start from factors, as the step size falls to 0; and the most epochs
@@ -202,20 +213,32 @@ class FitPlan:
 
     memory: MemoryPlan
     memory_limit: int | None = None
+    validation_by: ValidationBy = "pairs"
+    """How validation is held out."""
+
+    clock: Clock | None = None
+    """What the times of events are; None without times."""
 
     @classmethod
-    def of(cls, counts: CountMatrix, settings: FitSettings) -> FitPlan:
-        """Plan the fit of counts, (n_users, n_items).
+    def of(cls, counts: CountMatrix, settings: FitSettings, clock: Clock | None = None) -> FitPlan:
+        """Plan the fit of counts, (n_users, n_items), with times of this clock if there are any.
 
         Raises:
             ConfigError: If a setting is invalid, or the fit cannot stay within the limit of
                 memory.
         """
         n_users, n_items = counts.shape
-        return cls.of_size(n_users, n_items, counts.nnz, settings)
+        return cls.of_size(n_users, n_items, counts.nnz, settings, clock)
 
     @classmethod
-    def of_size(cls, n_users: int, n_items: int, n_pairs: int, settings: FitSettings) -> FitPlan:
+    def of_size(
+        cls,
+        n_users: int,
+        n_items: int,
+        n_pairs: int,
+        settings: FitSettings,
+        clock: Clock | None = None,
+    ) -> FitPlan:
         """Plan the fit of data of this size; see `of`."""
         recipe = settings.recipe
         model = ModelConfig(n_items, **_shared(ModelConfig, recipe))
@@ -237,7 +260,7 @@ class FitPlan:
             if direct is None
             else regression_bytes(n_users, n_items, n_pairs, direct.n_candidates, direct.max_users),
             n_factors=0 if factors is None else factors.n_factors,
-            judged_users=_validation_users(n_users),
+            judged_users=_validation_users(n_users, n_items, clock),
         )
         if limit is not None:
             memory = memory.within(limit)
@@ -257,6 +280,8 @@ class FitPlan:
             recipe.trials,
             memory,
             limit,
+            _validation_by(settings.validation_by, clock),
+            clock,
         )
 
     def training_threads(self, n_threads: int) -> int:
@@ -267,7 +292,17 @@ class FitPlan:
     @property
     def validation_users(self) -> int:
         """Maximum number of users to hold out from for validation."""
-        return _validation_users(self.n_users)
+        return _validation_users(self.n_users, self.model.n_items, self.clock)
+
+    @property
+    def repeat_users(self) -> int:
+        """Users whose scores of new items the model of repeats is compared with."""
+        return max(1, REPEAT_SCORES // self.model.n_items)
+
+    @property
+    def refits(self) -> bool:
+        """Whether to train again on all events, the latest included."""
+        return self.validation_by in ("time", "last")
 
     @property
     def rows_per_look(self) -> int:
@@ -295,6 +330,10 @@ class FitPlan:
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
         after = {name: stages.pop(name) for name in ("readout", "calibration")}
+        if self.clock is not None:
+            after["readout"] *= 6  # more to search
+        if self.refits:
+            after[ALL_EVENTS] = stages["factors"] + stages["training"]
         return stages | after | {"direct path of all pairs": stages["direct path"]}
 
     @property
@@ -333,6 +372,9 @@ class FitPlan:
             direct = f"{self.direct.n_candidates} neighbours for each item"
             direct += "" if users is None else f", found on {users:,} users at most"
         is_searched = self.direct is not None and self.readout.direct_gain is None
+        searched = ["direct_gain"] if is_searched else []
+        if self.clock is not None:
+            searched += [name for name in RECENCY if getattr(self.readout, name) is None]
         return [
             f"data: {self.n_users:,} users, {model.n_items:,} items, {self.n_pairs:,} pairs, "
             f"{self.n_pairs / max(model.n_items, 1):.1f} watchers per item",
@@ -342,7 +384,8 @@ class FitPlan:
             f"{self._epochs_in_words()}, {training.precision} products"
             f"{'' if self.trials == 1 else f'; up to {self.trials} trials around that'}",
             f"direct path: {direct}",
-            f"readout: searches {'direct_gain' if is_searched else 'nothing'}",
+            f"readout: searches {', '.join(searched) or 'nothing'}; validation by "
+            f"{self.validation_by}",
             self.memory.describe(),
         ]
 
@@ -356,10 +399,22 @@ class FitPlan:
         )
 
 
-def _validation_users(n_users: int) -> int:
-    """Maximum number of users to hold out from, given the number of all users."""
+def _validation_users(n_users: int, n_items: int, clock: Clock | None) -> int:
+    """Maximum number of users to hold out from."""
     share = int(VALIDATION_USER_SHARE * n_users)
-    return min(n_users, MOST_VALIDATION_USERS, max(LEAST_VALIDATION_USERS, share))
+    most = MOST_VALIDATION_USERS
+    if clock is not None:  # some of them have no later events, and there is more to search
+        share, most = n_users, min(most, max(LEAST_TIMED_USERS, TIMED_SCORES // max(n_items, 1)))
+    return min(n_users, most, max(LEAST_VALIDATION_USERS, share))
+
+
+def _validation_by(given: ValidationBy | None, clock: Clock | None) -> ValidationBy:
+    """As given, or by time if there are times: that is how the model is used."""
+    if given is not None:
+        return given
+    if clock is None:
+        return "pairs"
+    return "last" if clock == "order" else "time"
 
 
 def _shared(kind: type, recipe: Recipe) -> dict[str, Any]:

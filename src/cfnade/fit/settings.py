@@ -17,7 +17,7 @@ import numpy as np
 
 from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.checks import check_choice, check_share, check_whole
-from cfnade.data.splitting import HoldOutBy, check_hold_out_by
+from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.formulas import metric_function
 from cfnade.model.config import (
@@ -32,6 +32,12 @@ from cfnade.model.config import (
 logger = logging.getLogger(__name__)
 
 Start: TypeAlias = Literal["factors", "random"]
+
+ValidationBy: TypeAlias = HoldOutBy | Literal["time", "last"]
+"""How validation is held out: random pairs, events or sessions; all events after one point in time;
+or the last events of each user."""
+
+VALIDATION_BY = ("pairs", "events", "sessions", "time", "last")
 
 
 def readout_of(value: Readout | Mapping[str, Any]) -> Readout:
@@ -136,7 +142,7 @@ class FitSettings:
 
     recipe: Recipe = field(default_factory=Recipe)
     validation_share: float = 0.1
-    validation_by: HoldOutBy = "pairs"
+    validation_by: ValidationBy | None = None
     choose_by: str | None = None
     seed: int = 0
     n_threads: int | None = None
@@ -144,7 +150,8 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         check_share(validation_share=self.validation_share)
-        check_hold_out_by("validation_by", self.validation_by)
+        if self.validation_by is not None:
+            check_choice("validation_by", self.validation_by, VALIDATION_BY)
         if self.choose_by is not None:
             metric_function(self.choose_by)  # refuses unknown names
 
@@ -290,13 +297,16 @@ class SettingsFile:
         """The recipe's name and the settings that differ from it."""
         return {"recipe": self.recipe, **self.settings}
 
-    def check_test_is_unseen(self, sha256: str, *, seed: int, test_share: float) -> None:
+    def check_test_is_unseen(
+        self, sha256: str, *, seed: int, test_share: float, split: str = "random"
+    ) -> None:
         """Refuse to judge settings on pairs that they were chosen with.
 
         Args:
             sha256: Of the fingerprint of the data to be split.
             seed: Of the split.
-            test_share: Of each user's items to be held out.
+            test_share: Of each user's items, or of the events, to be held out.
+            split: How they are held out: "random", "time" or "last".
 
         Raises:
             ConfigError: If the search saw this data with another part of it held out.
@@ -310,11 +320,13 @@ class SettingsFile:
             )
             return
         used = {name: self.search.get(name) for name in ("seed", "test_share")}
-        if used != {"seed": seed, "test_share": test_share}:
+        used["split"] = self.search.get("split", "random")
+        if used != {"seed": seed, "test_share": test_share, "split": split}:
             raise ConfigError(
-                f"these settings were chosen on this data with seed {used['seed']} and a test "
-                f"share of {used['test_share']}: with seed {seed} and {test_share} some test pairs "
-                "have been seen; use the same, or tune again"
+                f"these settings were chosen on this data with seed {used['seed']}, a test share "
+                f"of {used['test_share']} and split {used['split']!r}: with seed {seed}, "
+                f"{test_share} and {split!r} some test pairs have been seen; use the same, or tune "
+                "again"
             )
 
 
@@ -391,4 +403,6 @@ def _toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
-    raise ConfigError(f"a settings file holds numbers, texts, true and false; got {value!r}")
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    raise ConfigError(f"a settings file holds numbers, texts, true, false and lists; got {value!r}")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.errors import DataError
 from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
 from cfnade.metrics.formulas import (
@@ -97,6 +97,27 @@ def evaluate(
         intervals = {name: percentile_interval(means[:, i]) for i, name in enumerate(per_user)}
     values = {name: sums.mean for name, sums in per_user.items()}
     return Evaluation(values, intervals, per_user, users, int(held_out.nnz))
+
+
+class KnownScores:
+    """Scores that are known already, (n_users, n_items), as a `Scorer`.
+
+    `evaluate` asks for users with held-out items, in order, so these must be the rows.
+    """
+
+    def __init__(self, scores: NDArray[np.float32]) -> None:
+        self._scores, self._next = scores, 0
+
+    def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
+        """The scores of the next rows, as many as there are histories."""
+        start, self._next = self._next, self._next + histories.shape[0]
+        return self._scores[start : self._next]
+
+
+def read_histories(scorer: Scorer, data: Interactions) -> CountMatrix:
+    """Histories as a scorer reads them: its `histories(data)` if it knows times, else counts."""
+    read = getattr(scorer, "histories", None)
+    return data.counts if read is None else read(data)
 
 
 def mean_percentage_ranking(

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cfnade.data.interactions import CountMatrix
+from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.splitting import without_overlap
 from cfnade.errors import TrainingError
-from cfnade.metrics.evaluate import evaluate
+from cfnade.metrics.evaluate import evaluate, read_histories
+from cfnade.metrics.formulas import Candidates
 from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,17 @@ class Validation:
     relative_rating: RelativeRating | None = None
     """Fitted distributions that every model must use; None lets each fit them on `train`."""
 
+    train_data: Interactions | None = None
+    """`train` with its ids and event log, for models that know times or kinds of events."""
+
+    candidates: Candidates = "unseen"
+    """Rank items that are not in the user's history, or all items, as the test does."""
+
+    @cached_property
+    def new_pairs(self) -> CountMatrix:
+        """The pairs of `held_out` that are not in `train`, (n_users, n_items)."""
+        return without_overlap(self.train, self.held_out)
+
     @cached_property
     def ratings(self) -> RelativeRating:
         """The given distributions, or those of `train`."""
@@ -43,8 +56,15 @@ class Validation:
     def metrics(self, scorer: Scorer) -> dict[str, float]:
         """MPR in percent, and some other metrics, of a model fitted on `train`."""
         relevance = self.ratings.transform(self.held_out)
+        data = self.train_data
         return evaluate(
-            scorer, self.train, self.held_out, relevance, metrics=JUDGED_BY, n_bootstrap=0
+            scorer,
+            self.train if data is None else read_histories(scorer, data),
+            self.held_out,
+            relevance,
+            metrics=JUDGED_BY,
+            candidates=self.candidates,
+            n_bootstrap=0,
         ).metrics
 
     def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:

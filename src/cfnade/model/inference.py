@@ -113,6 +113,10 @@ class NumpyNetwork:
         # With all items as context, Eq. 13's sum over A is the same for every user.
         all_disliked = dislike_scale(config) * weights["dislike_weight"].sum(axis=0)
         self.empty_input: NDArray[np.float32] = weights["hidden_bias"] + all_disliked
+        self.bias: NDArray[np.float32] = weights["output_bias"]
+        """d, and the trend of each item if the readout has one, (n_items,)."""
+        if "trend" in weights:
+            self.bias = self.bias + weights["trend"]
         self.direct_weight: csr_array | None = None
         """B: what a like of the row's item adds to the logit of the column's."""
         if config.n_neighbours:
@@ -176,7 +180,7 @@ class NumpyNetwork:
         """
         hidden = self.hidden(ratings, disliked)
         logits = self.output(hidden)
-        logits += self.weights["output_bias"]
+        logits += self.bias
         if self.direct_weight is not None:
             logits += self.direct(ratings)
         return logits
@@ -200,8 +204,23 @@ class NetworkScorer:
     relative_rating: RelativeRating
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
-        """Logits of a like of every item, (n_users, n_items)."""
-        return self.network.logits(self.relative_rating.transform(histories))
+        """Logits of a like of every item, (n_users, n_items); of a repeat for those of a history.
+
+        Without a model of repeats (`beyond/repeats.py`) the scores of a history's items are not
+        trained.
+        """
+        scores = self.network.logits(self.relative_rating.transform(histories))
+        if (of_repeats := self.repeat_scores(histories)) is not None:
+            rows = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
+            scores[rows, histories.indices] = of_repeats
+        return scores
+
+    def repeat_scores(self, histories: CountMatrix) -> NDArray[np.float32] | None:
+        """Score of a repeat of each item of a history, (n_pairs,); None without such a model."""
+        if "repeat_bias" not in self.network.weights:
+            return None
+        bias, weight = (self.network.weights[f"repeat_{name}"] for name in ("bias", "weight"))
+        return np.asarray(bias[histories.indices] + weight * np.log1p(histories.data), np.float32)
 
     def hidden(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Hidden layers, (n_users, n_hidden)."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from cfnade.checkpoints import damaged, load_checkpoint, save_checkpoint
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
-from cfnade.files import load_checkpoint, save_checkpoint
 from cfnade.model.batches import Exchange, RowsInMemory, TrainingRows, first_bias
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
@@ -452,14 +452,18 @@ class _Run:
                     f"now {value}; use the same settings and data, or start without resuming"
                 )
         parts: dict[str, dict[str, Tensor]] = {}
-        for key, array in arrays.items():
-            part, name = key.split("/", 1)
-            parts.setdefault(part, {})[name] = torch.from_numpy(array)
-        self.network.load_state_dict(parts["weights"])
-        self.optimizer.state = parts.get("optimizer", {})
-        self.best = parts["best"]
-        self.best_epoch, self.n_updates = state["best_epoch"], state["n_updates"]
-        self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        try:
+            for key, array in arrays.items():
+                part, name = key.split("/", 1)
+                parts.setdefault(part, {})[name] = torch.from_numpy(array)
+            self.network.load_state_dict(parts["weights"])
+            self.optimizer.state = parts.get("optimizer", {})
+            self.best = parts["best"]
+            self.best_epoch, self.n_updates = int(state["best_epoch"]), int(state["n_updates"])
+            self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise damaged(folder, ValueError(reason)) from error
 
     def _identity(self) -> dict[str, Any]:
         """What a resumed run must share to end like an uninterrupted one."""

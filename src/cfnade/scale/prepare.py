@@ -142,8 +142,11 @@ def prepare(
 def _make_room(out: Path) -> None:
     """Empty the folder if an earlier preparation wrote it; refuse any other."""
     ours = {SUMMARY, ITEMS, DISTRIBUTIONS, USERS, _STAGE}
-    others = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
-    if others or (out.exists() and not out.is_dir()):
+    written = (".parquet", ".crc", "_SUCCESS", "_temporary")  # by Spark
+    found = list(out.iterdir()) if out.is_dir() else []
+    inside = [path.name for part in found if part.is_dir() for path in part.iterdir()]
+    is_ours = {path.name for path in found} <= ours and all(n.endswith(written) for n in inside)
+    if not is_ours or (out.exists() and not out.is_dir()):
         raise DataError(f"{out} exists and is not a prepared folder; choose another place")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

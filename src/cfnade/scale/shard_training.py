@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.sparse import vstack
 
 from cfnade.beyond.readout import NO_READOUT, Readout
+from cfnade.checkpoints import open_checkpoints, remove_checkpoints
 from cfnade.checks import check_at_least
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
@@ -111,13 +112,15 @@ def train_prepared(
         raise MissingExtraError("torch", "train", "training") from error
     prepared, out = Prepared.open(folder), own_folder(out)
     check_place(out)
-    checkpoint = out.with_name(out.name + ".checkpoint")
+    kept = out.with_name(out.name + ".checkpoint")
+    checkpoint = kept / "training"
     estimator = ImplicitCFNADE().set_params(**(settings or {}))
     _check(estimator.get_params())
     chosen = FitSettings.of(estimator.get_params(deep=False))
     recipe = replace(chosen.recipe, start="random", readout=NO_READOUT)
     threads = available_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    with limited_threads(chosen.n_threads or max(1, threads)), processes.joined() as exchange:
+    n_threads = limited_threads(chosen.n_threads or max(1, threads))
+    with n_threads, processes.joined() as exchange, ExitStack() as stack:
         place = {"process": processes.process_number(), "n_processes": processes.n_processes()}
         rows = ShardedRows(prepared, recipe.alpha, **place)
         sizes = (rows.n_users, prepared.n_items, int(rows.n_watchers.sum()))
@@ -128,8 +131,8 @@ def train_prepared(
         is_again = processes.is_started_again(exchange)
         wanted = resume or (is_again and checkpoint.exists())
         resume = bool(processes.from_first(exchange, [wanted])[0])  # all follow the first
-        if not resume and exchange.is_first:
-            shutil.rmtree(checkpoint, ignore_errors=True)  # of an abandoned run
+        if exchange.is_first:
+            stack.enter_context(open_checkpoints(kept, resume=resume))
         shown = (exchange.is_first and callbacks) or Callbacks()
         shown.plan({"training": 1.0}, plan.training.max_epochs)
         shown.begin("training")
@@ -168,7 +171,8 @@ def train_prepared(
         )
         if exchange.is_first:
             save_artifact(_artifact(prepared, estimator, trained.network, outcome), out)
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            stack.close()
+            remove_checkpoints(kept)
     return outcome
 
 

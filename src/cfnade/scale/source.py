@@ -6,14 +6,14 @@ the columns `user_id`, `item_id` and `n`, the count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cfnade.checks import check_at_least
 from cfnade.data.ingest.columns import Columns, choose_columns
 from cfnade.data.ingest.read import EXACT_LIMIT, PLAIN_INTEGER
 from cfnade.data.splitting import MIN_ITEMS
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,13 +58,22 @@ def check_frame(
     """Check in one pass that every row has a user, an item and a count.
 
     With `from_text`, as for a CSV, ids become integers if every id of the column is a plain one.
+    Times and kinds of events are not used on Spark; their columns are reported as unused.
 
     Raises:
         DataError: If there are no rows, a column is missing, or a row cannot be used.
+        ConfigError: If a column of times or kinds of events is named.
     """
     from pyspark.sql import functions as F
 
-    roles = choose_columns(frame.columns, columns or Columns())
+    named = columns or Columns()
+    for option in ("time_col", "event_col"):
+        if getattr(named, option) not in (None, "none"):
+            raise ConfigError(
+                f"Spark adds up all events of a pair, whatever their times and kinds; leave out "
+                f"{option}={getattr(named, option)!r}"
+            )
+    roles = choose_columns(frame.columns, replace(named, time_col="none", event_col="none"))
     kinds = dict(frame.dtypes)
     chosen = {}
     for role in ("user", "item"):

@@ -24,7 +24,7 @@ from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import as_count_matrix, places_among
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
-from cfnade.files import new_folder
+from cfnade.folders import new_folder
 from cfnade.scale.cluster import for_spark, own_folder
 from cfnade.scale.prepared import USERS, Prepared, lists_to_rows, parquet
 from cfnade.scale.source import check_frame

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -46,7 +47,8 @@ class Service:
         self.limits = settings.limits
         self.metrics = Metrics()
         self.requests = Requests(settings.limits)
-        self.source = ModelSource(settings.model, self._count_model)
+        folder, name = settings.copy or settings.model, settings.model.resolve().name
+        self.source = ModelSource(folder, self._count_model, name)
         self.metrics.model_items.set(self.source.current.n_items)
         self.batcher: Batcher[_Asked, bytes] = Batcher(
             self._answer_together,
@@ -75,16 +77,17 @@ class Service:
     async def recommend(self, request: Request) -> Response:
         """`POST /v1/recommend`."""
         asked = await self._read(request, self.requests.recommend)
-        asked.check()
-        (answer,) = await self.batcher.ask((self.source.current, asked))
+        loaded = self.source.current
+        await self._check(loaded, asked)
+        (answer,) = await self.batcher.ask((loaded, asked))
         return json_response(answer)
 
     async def recommend_batch(self, request: Request) -> Response:
         """`POST /v1/recommend:batch`."""
         many = await self._read(request, self.requests.batch)
-        for asked in many.requests:
-            asked.check()
         loaded = self.source.current
+        for asked in many.requests:
+            await self._check(loaded, asked)
         answers = await self.batcher.ask(*((loaded, asked) for asked in many.requests))
         return json_response(b'{"answers":[' + b",".join(answers) + b"]}")
 
@@ -128,6 +131,7 @@ class Service:
                 "n_items": loaded.n_items,
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
+                "clock": loaded.model.clock_,
                 "network": asdict(loaded.model.scorer_.network.config),
                 "metrics": {"validation_mpr": loaded.model.validation_mpr_},
                 "refused": self.source.refused,
@@ -170,6 +174,14 @@ class Service:
         except ValidationError as error:
             raise invalid_request(error) from None
 
+    async def _check(self, loaded: LoadedModel, asked: RecommendRequest) -> None:
+        """Raise a RequestError if a request contradicts itself or the model."""
+        asked.check()
+        if asked.dials is not None:
+            await self.batcher.run_beside(partial(loaded.check_dials, asked))
+        if asked.has_times:
+            await self.batcher.run_beside(partial(loaded.counts, asked))
+
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""
         answers = [b""] * len(asked)
@@ -192,8 +204,10 @@ class Service:
         return json_response(found)
 
     def _describe(self, loaded: LoadedModel) -> bytes:
-        items = [str(loaded.ids[column]) for column in loaded.search.find("", 3)[0]]
         has_key = self.settings.api_key is not None
+        items = [f"item-{number}" for number in (1, 2, 3)]  # for those who have no key
+        if not has_key:
+            items = [str(loaded.ids[column]) for column in loaded.search.find("", 3)[0]]
         return as_json(openapi_document(self.requests, self.limits, items=items, needs_key=has_key))
 
     def _count_model(self, outcome: Outcome) -> None:
@@ -253,9 +267,14 @@ def build_app(service: Service) -> Starlette:
         middleware.insert(0, cors)
     if settings.api_key is not None:
         middleware.append(Middleware(ApiKey, key=settings.api_key.encode()))
-    return Starlette(
+    if names := settings.host_names:
+        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
+        middleware.append(hosts)
+    app = Starlette(
         routes=routes,
         middleware=middleware,
         exception_handlers=HANDLERS,
         lifespan=service.running,
     )
+    app.router.redirect_slashes = False  # a redirect would lead to the host of the request
+    return app

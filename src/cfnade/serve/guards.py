@@ -60,6 +60,8 @@ class Metrics:
         self.together = histogram("answered_together", passes, buckets=_SIZES)
         self.unknown = counter("unknown_items", "Unknown items in requests.")
         self.models = counter("models", "Models loaded, swapped or refused.", ["outcome"])
+        over = "Connections that were ended: too slow, too many, too large, not HTTP."
+        self.ended = counter("connections_ended", over, ["reason"])
         self.model_items = gauge(
             "model_items", "Items of the model in use.", multiprocess_mode="livemostrecent"
         )
@@ -144,7 +146,7 @@ async def read_body(request: Request, most: int) -> bytes:
         fix = "send it with the header Content-Type: application/json"
         raise RequestError(415, "not_json", "the body must be JSON", fix)
     length = request.headers.get("content-length", "0")
-    size = int(length) if length.isdigit() else 0
+    size = int(length) if length.isdecimal() and len(length) < 20 else 0
     parts: list[bytes] = []
     if size <= most + _READ_ON:
         size = 0

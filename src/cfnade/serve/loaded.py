@@ -12,12 +12,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.answer.dials import Dials
 from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Query
+from cfnade.answer.rerank import Reranking
+from cfnade.data.moments import expected_time
+from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
 from cfnade.serve.item_search import ItemSearch
+from cfnade.serve.problems import RequestError
 
 Columns: TypeAlias = NDArray[np.int64]
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -91,6 +96,17 @@ class LoadedModel:
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
+    def check_dials(self, request: wire.RecommendRequest) -> None:
+        """Raise a RequestError if this model cannot do what the dials of a request ask for."""
+        try:
+            self._reranking(request)
+        except DataError as error:
+            fix = "see the categories of the items that the model was fitted with"
+            raise RequestError(404, "unknown_category", str(error)[:300], fix) from None
+        except ConfigError as error:
+            message, _, fix = str(error).partition("; ")
+            raise RequestError(409, "conflicting_dials", message, fix or "change one") from None
+
     def explain(self, request: wire.ExplainRequest) -> dict[str, Any] | None:
         """Explain an item, see `wire.ExplainedItem`; None if it is unknown."""
         column = self.column_of.get(str(request.item))
@@ -116,10 +132,25 @@ class LoadedModel:
         unknown = list(dict.fromkeys(unknown))
         return {**self.items[column], "similar": found, "unknown": unknown}
 
+    def counts(self, request: wire.HistoryRequest) -> dict[str, float]:
+        """The history of a request as counts, recent ones larger if it has times.
+
+        Raises:
+            RequestError: If a time cannot be read; the message does not repeat it.
+        """
+        decay = self.model.answers_.decay
+        try:
+            counts: dict[str, float] = decay.counts(request.history)
+        except DataError:
+            message = f"history: a time must be {expected_time(decay.clock)}"
+            fix = "see the clock of the model in /v1/model, or send counts without times"
+            raise RequestError(422, "invalid_time", message, fix) from None
+        return counts
+
     def _query(self, request: wire.HistoryRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
         fields: dict[str, Any] = {}
-        fields["liked"], fields["counts"], unknown = self._by_column(request.history)
+        fields["liked"], fields["counts"], unknown = self._by_column(self.counts(request))
         if request.disliked:
             dislikes = request.dislikes(self.model.answers_.full_dislike)
             fields["disliked"], fields["confidences"], more = self._by_column(dislikes)
@@ -127,9 +158,37 @@ class LoadedModel:
         if isinstance(request, wire.RecommendRequest):
             fields["only"], fields["exclude"], more = self._filters(request)
             unknown += more
+            fields["reranking"], more = self._reranking(request)
+            unknown += more
             for name in ("n", "include_seen", "explain", "spread"):
                 fields[name] = getattr(request, name)
         return Query(**fields), unknown
+
+    def _reranking(self, request: wire.RecommendRequest) -> tuple[Reranking | None, list[str]]:
+        """What the dials change, and their unknown items."""
+        asked = request.dials
+        if asked is None:
+            return None, []
+        unknown = self.columns([*asked.pin, *asked.boost])[1]
+
+        def by_id(values: dict[str, Any]) -> dict[Any, Any]:
+            known = {item: value for item, value in values.items() if item in self.column_of}
+            return {self.ids[self.column_of[item]]: value for item, value in known.items()}
+
+        pin = asked.pin
+        if not isinstance(pin, dict):
+            pin = {str(item): place for place, item in enumerate(pin, start=1)}
+            if len(pin) < len(asked.pin):
+                raise ConfigError("an item is pinned twice; name each once")
+        dials = Dials(
+            popularity=asked.popularity,
+            diversity=asked.diversity,
+            pin=by_id(pin),
+            boost=by_id(asked.boost),
+            boost_category=asked.boost_category,
+            at_most=asked.at_most,
+        )
+        return self.model.answers_.reranking(dials, request.n, "raise"), unknown
 
     def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""

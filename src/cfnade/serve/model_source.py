@@ -20,18 +20,15 @@ from typing import Any, Literal, TypeAlias
 from cfnade.errors import ArtifactError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve.loaded import LoadedModel, Stamp
-from cfnade.serve.wire import ExplainRequest, RecommendRequest, SimilarRequest
+from cfnade.serve.wire import Entry, ExplainRequest, RecommendRequest, SimilarRequest
 from cfnade.storage.folder import FILES, MODEL
 
 logger = logging.getLogger(__name__)
 
 Outcome: TypeAlias = Literal["loaded", "swapped", "refused"]
 
-RENAME = "; copy the model to another folder and rename that into place, never copy over it"
-"""Added to a refusal, because the weights in use are mapped from the folder."""
-
-IN_PLACE = "; a file in use was overwritten, which can crash the service" + RENAME
-"""Added instead if the files in use were overwritten."""
+RENAME = "; if it is being copied, copy to another folder and rename that into place"
+"""Added to a refusal, as half a copy is the usual reason."""
 
 _N_HISTORY = 5
 _TRIES = 3
@@ -46,17 +43,26 @@ class ModelSource:
     """
 
     def __init__(
-        self, folder: Path, on_outcome: Callable[[Outcome], None] = lambda outcome: None
+        self,
+        folder: Path,
+        on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+        name: str | None = None,
     ) -> None:
-        self.folder = folder
-        self.refused: str | None = None
-        """Why the newest model in the folder was refused; None if it is in use."""
+        self.folder, self._name = folder, name
+        self._refused: str | None = None
         self._on_outcome = on_outcome
         self._refused_stamp: Stamp | None = None
         self._lock = threading.Lock()
         self._wake: asyncio.Event | None = None
-        self.current: LoadedModel = load(folder)
+        self.current: LoadedModel = load(folder, name)
         on_outcome("loaded")
+
+    @property
+    def refused(self) -> str | None:
+        """Why the newest model was refused, here or by the supervisor; None if it is in use."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return self._refused or refusal_file(self.folder).read_text(encoding="utf-8")
+        return None
 
     def check(self, *, is_forced: bool = False) -> bool:
         """Load the model in the folder if it is new, and return whether it is now in use; blocks.
@@ -67,19 +73,20 @@ class ModelSource:
             found = stamp_of(self.folder)
             known = (self.current.stamp, self._refused_stamp)
             if found == self.current.stamp:  # the old one was put back
-                self.refused = self._refused_stamp = None
+                self._refused = self._refused_stamp = None
             if not is_forced and (found is None or found in known):
                 return False  # no model, or one that is being replaced
             try:
-                new = load(self.folder)
-            except ArtifactError as error:
-                hint = IN_PLACE if _is_changed_in_place(self.current.stamp, found) else RENAME
-                self.refused, self._refused_stamp = f"{error}{hint}", found
-                logger.error("refused a new model, the old one stays: %s", self.refused)
+                new = load(self.folder, self._name)
+            except Exception as error:
+                is_ours = isinstance(error, ArtifactError)
+                reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
+                self._refused, self._refused_stamp = f"{reason}{RENAME}", found
+                logger.error("refused a new model, the old one stays: %s", self._refused)
                 self._on_outcome("refused")
                 return False
             old, self.current = self.current, new
-            self.refused = self._refused_stamp = None
+            self._refused = self._refused_stamp = None
             logger.warning("swapped model %s for %s", old.version, new.version)
             del old, new
             release_memory()
@@ -111,7 +118,12 @@ class ModelSource:
                 self._wake.clear()
 
 
-def load(folder: Path) -> LoadedModel:
+def refusal_file(folder: Path) -> Path:
+    """Where the supervisor leaves the reason why it refused a model; beside its own copy."""
+    return folder.with_name("refused.txt")
+
+
+def load(folder: Path, name: str | None = None) -> LoadedModel:
     """Load a model, compare its checksums, and check its answers to a few requests.
 
     A folder that is being replaced is tried again. The requests also fill the model's caches, so
@@ -134,7 +146,7 @@ def load(folder: Path) -> LoadedModel:
         if before is not None and stamp_of(folder) == before:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             version = str(described.get("sha256", ""))[:12]
-            loaded = LoadedModel(model, folder.resolve().name, before, version, now)
+            loaded = LoadedModel(model, name or folder.resolve().name, before, version, now)
             try:
                 _check_answers(loaded)
             except ArtifactError:
@@ -155,16 +167,10 @@ def stamp_of(folder: Path) -> Stamp | None:
     return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
 
 
-def _is_changed_in_place(before: Stamp, after: Stamp | None) -> bool:
-    """Whether a file was overwritten instead of replaced."""
-    pairs = zip(before, after or (), strict=False)
-    return any(old != new and old[0] == new[0] for old, new in pairs)
-
-
 def _check_answers(loaded: LoadedModel) -> None:
     columns, _ = loaded.search.find("", _N_HISTORY + 1)
     seen = list(dict.fromkeys(str(loaded.ids[c]) for c in columns))  # two ids may read the same
-    history = dict.fromkeys(seen[1:], 3.0)
+    history: dict[str, Entry] = dict.fromkeys(seen[1:], 3.0)
     disliked: list[str | int] = [*seen[:1]]
     requests = [
         RecommendRequest(),

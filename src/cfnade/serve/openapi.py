@@ -28,6 +28,10 @@ _BODY_ERRORS = {
     "503": "Too many requests are waiting.",
 }
 _NOT_BOTH = {"409": "An item is both liked and disliked."}
+_DIALS = {
+    "404": "The model knows no such category.",
+    "409": "An item is both liked and disliked, or the dials contradict each other.",
+}
 _UNKNOWN = {"404": "The model does not know the item."}
 
 
@@ -37,12 +41,13 @@ def openapi_document(
     """Describe the service as OpenAPI 3.1, with the ids of some items in its examples."""
     first, last = items[0], items[-1]
     history = dict(zip(items, (12, 1, 3), strict=False))
-    batch = {"requests": [{"history": history}, {"history": {last: 1}, "n": 5}]}
+    second = {"history": {last: 1}, "n": 5, "dials": {"popularity": -0.5, "diversity": 0.3}}
+    batch = {"requests": [{"history": history}, second]}
     posts: list[tuple[str, str, str, type[BaseModel], type[BaseModel], Any, dict[str, str]]] = [
         ("/v1/recommend", "recommend", "Recommend for one history", requests.recommend,
-         wire.Recommendations, {"history": history, "n": 3, "explain": True}, _NOT_BOTH),
+         wire.Recommendations, {"history": history, "n": 3, "explain": True}, _DIALS),
         ("/v1/recommend:batch", "recommendBatch", f"Recommend for up to {limits.batch} histories",
-         requests.batch, wire.Batch, batch, _NOT_BOTH),
+         requests.batch, wire.Batch, batch, _DIALS),
         ("/v1/explain", "explain", "Exact effect of each entry of a history on an item",
          requests.explain, wire.ExplainedItem, {"history": history, "item": last},
          {**_UNKNOWN, **_NOT_BOTH}),

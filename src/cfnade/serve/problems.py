@@ -12,6 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+NO_SNIFFING = {"x-content-type-options": "nosniff"}
+"""A browser must not take JSON for a page."""
+
 
 @dataclass(eq=False)
 class RequestError(Exception):
@@ -26,7 +29,8 @@ class RequestError(Exception):
     def response(self) -> Response:
         """The error as a response."""
         content = {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
-        return Response(as_json(content), self.status, self.headers, media_type="application/json")
+        headers = {**NO_SNIFFING, **(self.headers or {})}
+        return Response(as_json(content), self.status, headers, media_type="application/json")
 
 
 def as_json(content: Any) -> bytes:
@@ -37,7 +41,7 @@ def as_json(content: Any) -> bytes:
 def json_response(content: Any) -> Response:
     """Content as a JSON response; bytes are JSON already."""
     body = content if isinstance(content, bytes) else as_json(content)
-    return Response(body, media_type="application/json")
+    return Response(body, headers=NO_SNIFFING, media_type="application/json")
 
 
 def invalid_request(error: ValidationError) -> RequestError:
@@ -49,6 +53,7 @@ def invalid_request(error: ValidationError) -> RequestError:
         return RequestError(400, "invalid_json", message, fix)
     # Keys of a history are private too: the place is given down to the field only.
     depth = 3 if first["loc"][:1] == ("requests",) else 1
+    depth += first["loc"][depth - 1 : depth] == ("dials",)
     place = ".".join(str(part) for part in first["loc"][:depth])[:80]
     more = error.error_count() - 1
     message = f"{place or 'the body'}: {first['msg']}" + (f" (and {more} more)" if more else "")

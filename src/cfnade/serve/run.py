@@ -1,4 +1,4 @@
-"""Starts the service: one worker, or several that a supervisor keeps on one socket.
+"""Starts the service: workers on one socket, and a supervisor that keeps them and their model.
 
 All workers take connections from the queue of the socket, so a waiting connection survives them.
 """
@@ -9,20 +9,21 @@ import contextlib
 import functools
 import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
 from cfnade.errors import ConfigError
-from cfnade.serve.model_source import load
+from cfnade.folders import temporary_folder
+from cfnade.serve.admission import Admission
+from cfnade.serve.guards import SHARED_FOLDER, Metrics, count_as
+from cfnade.serve.model_source import release_memory
 from cfnade.serve.service_settings import ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -55,12 +56,11 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> None:
         if settings.api_key is None and host not in ("127.0.0.1", "::1"):
             who = f"anyone who can reach {shown}:{port} can use it"
             say(f"{who}; require a key with --api-key-file")
-        if settings.n_workers == 1:
+        if sys.platform == "win32":  # workers cannot share a socket there
             from cfnade.serve.worker import run_worker
 
             run_worker(settings, listening, on_ready=report_ready)
         else:
-            load(settings.model)  # report a bad model before any worker starts
             Supervisor(settings, listening, on_ready=report_ready).run()
 
 
@@ -101,13 +101,28 @@ class Supervisor:
     def __post_init__(self) -> None:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.is_stopping = False
-        self.figures = tempfile.mkdtemp(prefix="cfnade-metrics-")
+        self.admission: Admission | None = None
+        self._metrics: Metrics | None = None
 
     def run(self) -> None:
-        """Supervise until SIGTERM or Ctrl-C, then let the workers finish."""
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, self._stop)
-        signal.signal(signal.SIGHUP, self._forward)
+        """Supervise until SIGTERM or Ctrl-C, then let the workers finish.
+
+        Raises:
+            ArtifactError: If the first model cannot be used.
+        """
+        with temporary_folder("cfnade-serve") as folder:
+            self.figures = folder / "metrics"
+            self.figures.mkdir()
+            model, watch = self.settings.model, self.settings.watch_seconds
+            count = self._count_refused
+            self.admission = Admission(model, folder, watch_seconds=watch, on_refused=count)
+            release_memory()
+            signal.signal(signal.SIGTERM, self._stop)
+            signal.signal(signal.SIGINT, self._stop)
+            signal.signal(signal.SIGHUP, self._ask)
+            self._supervise(self.admission)
+
+    def _supervise(self, admission: Admission) -> None:
         self.ready, self._ready_end = os.pipe()
         os.set_blocking(self.ready, False)
         places = [self._keep_running(number) for number in range(self.settings.n_workers)]
@@ -116,15 +131,25 @@ class Supervisor:
                 for place in places:
                     next(place)
                 self._look_for_ready()
+                if admission.look():
+                    self._forward(signal.SIGHUP)
                 time.sleep(_LOOK_SECONDS)
             self._finish()
         finally:
+            admission.close()
             for process in self.processes.values():
                 process.kill()  # does nothing if it has ended
                 process.communicate()  # closes its pipe
-            shutil.rmtree(self.figures, ignore_errors=True)
             os.close(self.ready)
             os.close(self._ready_end)
+
+    def _count_refused(self) -> None:
+        """Count as one more process beside the workers, whose metrics have these files too."""
+        os.environ[SHARED_FOLDER] = str(self.figures)
+        if self._metrics is None:
+            count_as(self.settings.n_workers)
+            self._metrics = Metrics()
+        self._metrics.models.labels("refused").inc()
 
     def _keep_running(self, number: int) -> Iterator[None]:
         """Keep a worker running, after a pause if it keeps dying; each step looks at it once."""
@@ -151,7 +176,7 @@ class Supervisor:
 
         process = self.processes.pop(number)
         process.communicate()  # closes its pipe
-        mark_process_dead(number, self.figures)  # type: ignore[no-untyped-call]
+        mark_process_dead(number, str(self.figures))  # type: ignore[no-untyped-call]
         logger.error("worker %s ended (%s); starting another", process.pid, process.returncode)
 
     def _look_for_ready(self) -> None:
@@ -163,22 +188,29 @@ class Supervisor:
                 self.on_ready = None
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
+        assert self.admission is not None
         files = [self.listening.fileno(), self._ready_end]
+        settings = replace(self.settings, copy=self.admission.copy, watch_seconds=0)
         process = subprocess.Popen(
-            [sys.executable, "-m", "cfnade.serve.worker", *map(str, [*files, number])],
+            # Without -P, code of the current folder would run: `uvicorn.py` next to a model.
+            [sys.executable, "-P", "-m", "cfnade.serve.worker", *map(str, [*files, number])],
             stdin=subprocess.PIPE,
             pass_fds=files,
             # The new program ignores SIGHUP until it handles it. This process has one thread, so
             # a function between fork and exec is safe.
             preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
-            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": self.figures},
+            env={**os.environ, SHARED_FOLDER: str(self.figures)},
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops them
         )
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it is dead already, which is noticed later
-            process.stdin.write(TypeAdapter(ServeSettings).dump_json(self.settings) + b"\n")
+            process.stdin.write(TypeAdapter(ServeSettings).dump_json(settings) + b"\n")
             process.stdin.flush()  # left open: when it closes, the worker stops
         return process
+
+    def _ask(self, *_: object) -> None:
+        assert self.admission is not None
+        self.admission.ask()
 
     def _stop(self, *_: object) -> None:
         self.is_stopping = True

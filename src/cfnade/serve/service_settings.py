@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cfnade.errors import ConfigError
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
 
 @dataclass(frozen=True)
 class RequestLimits:
@@ -35,11 +37,37 @@ class RequestLimits:
 
 
 @dataclass(frozen=True)
+class ConnectionLimits:
+    """Limits of the connections of one worker, before and after a request."""
+
+    head_bytes: int = 1 << 15
+    """Size of a request's head; it may have 100 lines."""
+    head_seconds: float = 10.0
+    """Time for a head to arrive."""
+    body_seconds: float = 30.0
+    """Time for a body to arrive."""
+    answer_seconds: float = 60.0
+    """Time to compute an answer, and for the client to take it."""
+    per_address: int = 256
+    """Connections from one address."""
+    total: int = 4_096
+    """Connections in all, or as many as the system allows files."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if not value > 0:
+                raise ConfigError(f"the limit {limit.name} must be above 0, got {value}")
+
+
+@dataclass(frozen=True)
 class ServeSettings:
     """Settings of the service."""
 
     model: Path
     """Folder of the saved model; watched for a new model."""
+    copy: Path | None = None
+    """The supervisor's copy of the model, which workers load; None loads the model itself."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = 8000
@@ -50,6 +78,8 @@ class ServeSettings:
     """Key that requests must carry; None for no key."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of other web pages that may send requests."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that requests may be sent to; see `host_names`."""
     watch_seconds: float = 1.0
     """Seconds between checks for a new model; 0 waits for SIGHUP."""
     most_together: int = 32
@@ -58,8 +88,24 @@ class ServeSettings:
     """Seconds that requests may take to finish when the service stops."""
     limits: RequestLimits = field(default_factory=RequestLimits)
     """Limits of one request."""
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    """Limits of connections."""
+
+    @property
+    def host_names(self) -> list[str]:
+        """Names that a request may give as its host; empty for any.
+
+        A service on this machine alone and without a key is open to its users, and so to the pages
+        in their browsers: a page elsewhere may give its own name the address of this machine.
+        """
+        if not self.allowed_hosts and (self.api_key is not None or self.host not in _LOOPBACK):
+            return []
+        return [*_LOOPBACK, "[::1]", *self.allowed_hosts]
 
     def __post_init__(self) -> None:
+        for name in self.allowed_hosts:
+            if not name or "*" in name.removeprefix("*."):
+                raise ConfigError(f"--allow-host takes a name such as *.example.com, got {name!r}")
         if not 0 <= self.port < 1 << 16:
             raise ConfigError(f"--port must be from 0 to 65535, got {self.port}")
         if self.n_workers < 1 or self.most_together < 1:

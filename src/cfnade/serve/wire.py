@@ -11,9 +11,21 @@ from operator import or_
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    create_model,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 
+from cfnade.answer.dials import MOST
+from cfnade.answer.rerank import N_CANDIDATES
 from cfnade.serve.problems import RequestError
 from cfnade.serve.service_settings import RequestLimits
 
@@ -28,8 +40,43 @@ ItemId = str | Whole
 """An item's id, compared as text: 7 and "7" are the same item."""
 
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_ISO = {"anyOf": [{"format": "date"}, {"format": "date-time"}]}
+When = (
+    Annotated[float, Field(allow_inf_nan=False)]
+    | Annotated[str, Field(max_length=40, json_schema_extra=_ISO)]
+    | None
+)
+"""A time in terms of the model's clock: a number, or ISO text; null for the latest."""
+
+MAX_TIMES = 1_000
+"""Pairs of count and time of one item."""
+
+
+def _form(value: Any) -> str:
+    """Which of the three forms an entry has, so that errors are about that one alone."""
+    if not isinstance(value, list | tuple):
+        return "count"
+    return "event" if value and not isinstance(value[0], list | tuple) else "events"
+
+
+Event = Annotated[tuple[Count, When], Strict(False)]  # JSON has lists alone
+Entry = Annotated[
+    Annotated[Count, Tag("count")]
+    | Annotated[Event, Tag("event")]
+    | Annotated[list[Event], Field(max_length=MAX_TIMES, fail_fast=True), Tag("events")],
+    Discriminator(_form),
+]
+"""A count; or a count and its time, or several such pairs."""
+
 Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
 """Confidence of a dislike; much larger values would overflow float32."""
+
+Added = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
+"""A tilt or a boost of a score."""
+
+AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+MAX_CATEGORIES = 100
+"""Columns of categories in one request, and values of each."""
 
 
 class StrictRequest(BaseModel):
@@ -51,14 +98,22 @@ class StrictRequest(BaseModel):
 class HistoryRequest(StrictRequest):
     """What is known of a user. Nothing of it is stored."""
 
-    history: dict[str, Count] = Field(
-        default_factory=dict, description="Counts by item id; 0 is the same as absent."
+    history: dict[str, Entry] = Field(
+        default_factory=dict,
+        description="Counts by item id; 0 is the same as absent. With times: [count, when] or a "
+        "list of such pairs, where `when` is a number in terms of the model's clock, ISO text if "
+        "the clock is seconds, or null for the latest.",
     )
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
         description="Disliked items, each weighing as much as the strongest like; "
         "or confidences from 1 to a million by item id.",
     )
+
+    @property
+    def has_times(self) -> bool:
+        """Whether an entry of the history has a time."""
+        return any(isinstance(entry, list | tuple) for entry in self.history.values())
 
     def dislikes(self, weight: float) -> dict[str, float]:
         """Confidences by id as text; `weight` for ids alone."""
@@ -68,9 +123,15 @@ class HistoryRequest(StrictRequest):
 
     def check(self) -> None:
         """Raise a RequestError if an item is both liked and disliked."""
-        if any(self.history.get(item, 0) > 0 for item in self.dislikes(1.0)):
+        if any(_has_events(self.history.get(item, 0)) for item in self.dislikes(1.0)):
             message = "an item is both in the history and disliked"
             raise RequestError(409, "liked_and_disliked", message, "remove it from one of them")
+
+
+def _has_events(entry: Any) -> bool:
+    if not isinstance(entry, list | tuple):
+        return bool(entry > 0)
+    return any(count > 0 for count, _ in (entry if isinstance(entry, list) else [entry]))
 
 
 class FilteredRequest(StrictRequest):
@@ -85,18 +146,55 @@ class FilteredRequest(StrictRequest):
     )
 
 
+class DialsRequest(StrictRequest):
+    """What to prefer in a list apart from taste; see docs/guides/dials.md."""
+
+    popularity: Added = Field(
+        default=0.0,
+        description="Times log(1 + users who have the item), added to each score; below 0 for "
+        "lesser known items.",
+    )
+    diversity: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="How different the items are: 0 changes nothing."
+    )
+    pin: list[ItemId] | dict[str, AtLeastOne] = Field(
+        default_factory=list, description="Items to list first, or places from 1 by item id."
+    )
+    boost: dict[str, Added] = Field(
+        default_factory=dict, description="Numbers to add to scores, by item id."
+    )
+    boost_category: dict[str, dict[str, Added]] = Field(
+        default_factory=dict,
+        description="Numbers to add to the scores of a category, by column and value.",
+    )
+    at_most: dict[str, AtLeastOne] = Field(
+        default_factory=dict, description="Most items of each category in a list, by column."
+    )
+
+    def effort(self, n: int) -> int:
+        """Work for a list of n items, in units of `RecommendRequest.effort`."""
+        is_chosen = self.diversity > 0 or bool(self.at_most)
+        chosen = 16 * max(N_CANDIDATES, 3 * n) + 64 * n if is_chosen else 0
+        return chosen + 16 * len(self.boost)
+
+
 class RecommendRequest(FilteredRequest, HistoryRequest):
     """A history to recommend for, and filters."""
 
     include_seen: bool = Field(default=False, description="Recommend items of the history as well.")
     explain: bool = Field(default=False, description="Add the likes that speak most for each item.")
     spread: bool = Field(default=False, description="Add the histogram of all scores.")
+    dials: DialsRequest | None = Field(
+        default=None, description="Popularity, diversity, pins, boosts and limits by category."
+    )
 
     def effort(self) -> int:
         """Work beyond the pass of the network: effects to compute, ids to look up."""
         n_entries = len(self.history) + len(self.disliked)
         n_effects = n_entries * self.n if self.explain else 0
-        return n_effects + n_entries + len(self.exclude) + len(self.only or ())
+        n_filtered = len(self.exclude) + len(self.only or ())
+        dials = 0 if self.dials is None else self.dials.effort(self.n)
+        return n_effects + n_entries + n_filtered + dials
 
 
 class BatchRequest(StrictRequest):
@@ -141,7 +239,7 @@ class ItemEffect(Item):
 class Recommendation(Item):
     """A recommended item."""
 
-    score: float = Field(description="What ranks: a logit, any number.")
+    score: float = Field(description="What ranks: a logit, with what dials add to it.")
     probability: float | None = Field(
         description="Calibrated; null without a calibrator and for items of the history."
     )
@@ -211,6 +309,9 @@ class ModelInfo(BaseModel):
     n_items: int
     has_names: bool
     is_calibrated: bool
+    clock: str | None = Field(
+        description="What times in a history are: seconds since 1970, a number or an order."
+    )
     network: dict[str, Any]
     metrics: dict[str, Any]
     refused: str | None = Field(description="Why the newest model in the folder was refused.")
@@ -243,7 +344,9 @@ class Requests:
 
     def __init__(self, limits: RequestLimits) -> None:
         lengths = dict.fromkeys(("history", "disliked", "items"), limits.history)
-        lengths |= dict.fromkeys(("exclude", "only"), limits.filter_items)
+        lengths |= dict.fromkeys(("exclude", "only", "boost"), limits.filter_items)
+        lengths |= dict.fromkeys(("boost_category", "at_most"), MAX_CATEGORIES)
+        lengths["pin"] = limits.n
         lengths["requests"] = limits.batch
 
         def limited(model: type[BaseModel], **kinds: Any) -> Any:
@@ -257,9 +360,13 @@ class Requests:
                 elif name in lengths:
                     kind = kinds.get(name, field.annotation)
                     fields[name] = (_at_most(lengths[name], kind), copy(field))
+                elif name in kinds:
+                    fields[name] = (kinds[name], copy(field))
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        self.recommend: type[RecommendRequest] = limited(RecommendRequest)
+        by_value: Any = _at_most(MAX_CATEGORIES, dict[str, Added])
+        dials = limited(DialsRequest, boost_category=dict[str, by_value])
+        self.recommend: type[RecommendRequest] = limited(RecommendRequest, dials=dials | None)
         self.batch: type[BatchRequest] = limited(BatchRequest, requests=list[self.recommend])  # type: ignore[name-defined]
         self.explain: type[ExplainRequest] = limited(ExplainRequest)
         self.similar: type[SimilarRequest] = limited(SimilarRequest)

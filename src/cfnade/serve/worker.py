@@ -11,12 +11,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import uvicorn
 from pydantic import TypeAdapter
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import Service, build_app
+from cfnade.serve.connections import KEEP_ALIVE, Connections, GuardedProtocol
 from cfnade.serve.guards import count_as
 from cfnade.serve.model_source import release_memory
 from cfnade.serve.service_settings import ServeSettings
@@ -43,12 +45,14 @@ def run_worker(
     """
     with limited_threads(1):  # there is one worker for each core
         service = kind(settings)
+        ended = service.metrics.ended
         sys.setswitchinterval(_SWITCH_SECONDS)
         release_memory()
         gc.freeze()  # the model is never garbage: do not search it
+        guard = Connections(settings.connections, lambda why: ended.labels(why).inc())
         config = uvicorn.Config(
             build_app(service),
-            http="httptools",
+            http=partial(GuardedProtocol, guard=guard),  # type: ignore[arg-type]  # makes one
             ws="none",
             lifespan="on",
             access_log=False,  # paths and addresses are private
@@ -56,7 +60,8 @@ def run_worker(
             server_header=False,
             timeout_graceful_shutdown=settings.grace_seconds,
             backlog=1024,
-            timeout_keep_alive=75,  # longer than proxies wait, so that they close first
+            timeout_keep_alive=KEEP_ALIVE,
+            proxy_headers=False,  # nothing here depends on who asks
         )
         server = uvicorn.Server(config)
 
@@ -74,7 +79,9 @@ def run_worker(
                     stop()
 
                 loop.add_reader(supervisor, stop_once)
+            watch = asyncio.create_task(guard.watch())
             await server.serve(sockets=[listening])
+            watch.cancel()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             # For signals before the server handles them; it also raises them again at its end.

@@ -159,10 +159,13 @@ def wrong_weights(
     `look_inside` also checks that every number is finite, which reads all of them.
     """
     # Counted without `weight_shapes`: a forged number of layers could make that list huge.
-    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0)
+    of_readout = {"trend": (config.n_items,), "repeat_bias": (config.n_items,)}
+    of_readout |= {"repeat_weight": (1,)}
+    added = {name: shape for name, shape in of_readout.items() if name in weights}
+    n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0) + len(added)
     if len(weights) != n_expected:
         return f"expected {n_expected} weights, found {len(weights)}"
-    for name, shape in weight_shapes(config).items():
+    for name, shape in (weight_shapes(config) | added).items():
         if name not in weights:
             return f"the weight {name} is missing"
         weight = weights[name]
@@ -180,6 +183,18 @@ def wrong_weights(
 
 # Item ids -----------------------------------------------------------------------------------------
 
+_MOST_DIGITS = 1000  # of a decimal, and of its exponent's value
+
+
+def _read_decimal(text: str) -> decimal.Decimal:
+    """A decimal of a usual size: some operations take time that grows with its value."""
+    number = decimal.Decimal(text[: _MOST_DIGITS + 1])
+    if len(text) > _MOST_DIGITS or not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        reason = f"{text!r:.40} is no number of at most {_MOST_DIGITS} digits"
+        raise ArtifactError(f"the item ids are damaged: {reason}")
+    return number
+
+
 # Ids keep their type: 7 comes back as 7 and "007" as "007". For each type: the Python type, how to
 # write it, the type of the written value, how to read it.
 _TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
@@ -189,7 +204,7 @@ _TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]
     "float": (float, float, float, float),
     "bytes": (bytes, bytes.hex, str, bytes.fromhex),
     "uuid": (uuid.UUID, str, str, uuid.UUID),
-    "decimal": (decimal.Decimal, str, str, decimal.Decimal),
+    "decimal": (decimal.Decimal, lambda d: str(_read_decimal(str(d))), str, _read_decimal),
     "datetime": (datetime, datetime.isoformat, str, datetime.fromisoformat),
     "date": (date, date.isoformat, str, date.fromisoformat),
 }
@@ -288,6 +303,9 @@ def _decode(encoded: Mapping[str, Any]) -> NDArray[Any]:
         return np.array(decoded, dtype=f"<U{max(width, 1)}")
     if not _NUMBERS.fullmatch(dtype):
         raise ArtifactError(f"the item ids are damaged: {dtype!r:.40} is not a type of ids")
+    kinds = {"b": "bool", "i": "int", "u": "int", "f": "float"}
+    if set(types) - {kinds[dtype[1]]}:  # converting others, such as decimals, may take hours
+        raise ArtifactError(f"the item ids are damaged: {types[0]!r:.40} does not fit {dtype}")
     ids = np.array(decoded, dtype=object).astype(dtype)
     if ids.tolist() != decoded:
         raise ArtifactError(f"the item ids are damaged: they do not fit into {dtype}")

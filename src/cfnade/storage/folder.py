@@ -24,13 +24,8 @@ from safetensors import SafetensorError
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, CfnadeError
-from cfnade.files import (
-    flush_to_disk,
-    map_file,
-    new_folder,
-    parse_json,
-    save_arrays,
-)
+from cfnade.files import folder_handle, map_file, parse_json, save_arrays
+from cfnade.folders import new_folder
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.encoding import (
@@ -54,7 +49,8 @@ _OBJECTS = ("settings", "training", "metrics", "data_fingerprint", "calibrator")
 _RATING_TYPES = {"item_starts": "i8", "distinct_counts": "f8", "n_watchers_up_to": "i8"}
 _GOOD = ("ok", "not verified")  # states of a file
 _MOST_MODEL_BYTES = 1 << 24
-_MOST_ITEMS_BYTES = 1 << 31
+_TRIES = 100  # to load a model that is replaced while it is read
+_MOST_ITEMS_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +64,7 @@ class Artifact:
 
 
 def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32") -> None:
-    """Write a model; a crash leaves the old one, the new one or none, never half of one.
+    """Write a model; a crash leaves the old one or the new one, never half of one.
 
     Args:
         artifact: The model.
@@ -90,7 +86,6 @@ def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32
             _write_files(artifact, packed, new)
             for name in (*FILES, MODEL):
                 shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
-                flush_to_disk(new / name)
             new.chmod(0o755)  # a new folder is private, a model as readable as its place allows
     except ArtifactError:
         raise
@@ -128,13 +123,32 @@ def _write_files(artifact: Artifact, weights: dict[str, NDArray[Any]], folder: P
 
 def check_place(folder: Path) -> None:
     """Refuse a folder that holds anything but a model, or that cannot be written."""
-    is_model = folder.is_dir() and ((folder / MODEL).is_file() or not any(folder.iterdir()))
-    if folder.exists() and not is_model:
-        raise ArtifactError(f"{folder} exists and is not a saved model; choose another place")
+    if folder.exists() and (why := _wrong_place(folder)):
+        raise ArtifactError(
+            f"{folder} exists and is not a saved model ({why}); choose another place"
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
+
+
+def _wrong_place(folder: Path) -> str | None:
+    """Why a folder must not be replaced; None if it is empty, or a model and nothing else."""
+    if not folder.is_dir():
+        return "it is a file"
+    names = sorted(path.name for path in folder.iterdir())
+    if not names:
+        return None
+    try:
+        with map_file(folder / MODEL, at_most=_MOST_MODEL_BYTES) as file:
+            described = parse_json(file[:])
+    except ArtifactError:
+        return f"no {MODEL} of ours"
+    if not isinstance(described, dict) or not set(_OF_THE_FORMAT) <= set(described):
+        return f"no {MODEL} of ours"
+    other = next((name for name in names if name not in (MODEL, *FILES)), None)
+    return None if other is None else f"it holds {other!r:.80}"
 
 
 def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
@@ -151,8 +165,29 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     Raises:
         ArtifactError: If there is none, it is damaged, or a later version wrote it.
     """
-    described = read_description(folder)
-    files = {name: map_file(folder / name) for name in FILES}
+    for _ in range(_TRIES):
+        with folder_handle(folder) as handle:
+            try:
+                return _load(folder, handle, verify=verify)
+            except ArtifactError:
+                if handle is None or _is_at(folder, handle):
+                    raise
+        # Another model took its place while it was read.
+    raise ArtifactError(f"the model in {folder} is replaced again and again; try later")
+
+
+def _is_at(folder: Path, handle: int) -> bool:
+    """Whether a path still leads to the folder of a handle."""
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except OSError:
+        return False
+
+
+def _load(folder: Path, handle: int | None, *, verify: bool) -> Artifact:
+    """Load the files of one folder, whatever takes its place meanwhile."""
+    described = read_description(folder, handle)
+    files = {name: map_file(folder / name, folder=handle) for name in FILES}
     for name, file in files.items():
         state = _state(file, described["files"][name], verify=verify)
         if state not in _GOOD:
@@ -176,12 +211,14 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     return artifact
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """Read and check `model.json` alone."""
+def read_description(folder: Path, handle: int | None = None) -> dict[str, Any]:
+    """Read and check `model.json` alone, perhaps by a handle of the folder."""
     path = folder / MODEL
-    if not path.exists() and not path.is_symlink():
-        raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
-    with map_file(path, at_most=_MOST_MODEL_BYTES) as file:
+    try:
+        path.lstat() if handle is None else os.lstat(MODEL, dir_fd=handle)
+    except OSError:
+        raise ArtifactError(f"there is no model in {folder} (no {MODEL})") from None
+    with map_file(path, at_most=_MOST_MODEL_BYTES, folder=handle) as file:
         content = file[:]
     try:
         described = parse_json(content)

@@ -183,7 +183,7 @@ def _logits(graph: _Graph, artifact: Artifact, weight: str) -> str:
         hidden = graph.add("Add", graph.add("MatMul", U, hidden), b)
         hidden = _activation(graph, hidden, config)
     V = keep(weights["output_weight"], "output_weight")
-    d = keep(weights["output_bias"], "output_bias")
+    d = keep(network.bias, "output_bias")
     logits = graph.add("Add", graph.add("MatMul", V, hidden), d)  # (n_items,)
     if config.n_neighbours:
         nothing = keep(np.zeros(config.n_items, dtype=np.float32), "nothing_liked")

@@ -78,6 +78,40 @@ def test_events_with_a_count_column_is_a_contradiction():
         choose(["user", "item", "count"], count_col="count", events=True)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["timestamp", "Time", "date", "ts", "created_at", "event_time", "InvoiceDate", "t_dat", "week"],
+)
+def test_times_are_recognised_by_their_name(name):
+    assert choose(["user", "item", name, "position"])["time"] == name
+
+
+@pytest.mark.parametrize("name", ["watch_time", "play_time", "duration", "release_date", "year"])
+def test_durations_and_dates_of_items_are_no_times(name):
+    assert "time" not in choose(["user", "item", name])
+
+
+@pytest.mark.parametrize("name", ["event", "event_type", "Action", "behaviour", "type"])
+def test_kinds_of_events_are_recognised_by_their_name(name):
+    assert choose(["user", "item", name])["event"] == name
+
+
+def test_a_recognised_time_takes_no_column_from_another_role():
+    assert "time" not in choose(["user", "date"], item_col="date")
+    with pytest.raises(DataError, match="cannot be both the item and the time"):
+        choose(["user", "date"], item_col="date", time_col="date")
+
+
+def test_an_unknown_time_column_names_those_there_are():
+    with pytest.raises(DataError, match=r"no time column 'x'; the columns are 'user', 'item'"):
+        choose(["user", "item"], time_col="x")
+
+
+def test_all_unused_columns_are_reported_in_one_line(caplog):
+    choose(["user", "item", "count", "title", "session", "time", "basket"], time_col="none")
+    assert caplog.messages == ["unused columns: 'title', 'session', 'time', 'basket'"]
+
+
 def test_what_was_recognised_is_logged(caplog):
     with caplog.at_level(logging.INFO, logger="cfnade"):
         choose(["household_id", "product_id"])

@@ -192,6 +192,61 @@ def test_what_is_larger_than_memory_is_read_all_the_same(tmp_path, two_threads):
     assert (small.counts != large.counts).nnz == 0
 
 
+def test_a_log_larger_than_memory_is_read_all_the_same(tmp_path, two_threads):
+    path = write_query(
+        tmp_path / "a.parquet",
+        "SELECT 'user-' || (range % 10007) AS user, 'item-' || (range % 997) AS item, "
+        "range + 1700000000 AS timestamp, if(range % 3 = 0, 'buy', 'view') AS event "
+        "FROM range(1500000)",
+    )
+    small = read_interactions(path, memory_limit="150MB", temp_directory=tmp_path)
+    large = read_interactions(path)
+    assert small.log.n_entries == 1_500_000
+    assert small.fingerprint() == large.fingerprint()
+
+
+def test_rows_without_time_and_kind_have_no_log(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,date,event\n1,a,2024-05-01,view\n")
+    assert read_interactions(path).log.kinds == ("view",)
+    assert read_interactions(path, time_col="none").log.time is None
+    assert read_interactions(path, event_col="None").log.kind is None
+    assert read_interactions(path, time_col="none", event_col="none").log is None
+
+
+def test_a_column_named_none_can_be_named(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,none\n1,a,2024-05-01\n")
+    assert read_interactions(path, time_col="none").log.clock == "seconds"
+
+
+def test_floors_apply_to_the_log_too(tmp_path):
+    text = "user,item,time\n0,a,1\n0,b,2\n1,a,3\n1,b,4\n2,b,5\n2,c,6\n"
+    found = read_interactions(write(tmp_path / "a.csv", text), min_user_items=2, min_item_users=2)
+    assert found.log.time.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert (found.log.counts(found.counts.shape) != found.counts).nnz == 0
+
+
+def test_a_column_with_many_values_holds_no_kinds_of_events(tmp_path, caplog):
+    rows = "".join(f"1,a,t{place}\n" for place in range(101))
+    path = write(tmp_path / "a.csv", "user,item,type\n" + rows)
+    assert read_interactions(path).log is None
+    assert "column 'type' has more than 100 different values" in caplog.text
+    with pytest.raises(DataError, match="more than 100 different values; name a column of kinds"):
+        read_interactions(path, event_col="type")
+
+
+def test_a_row_without_its_kind_of_event_is_refused(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,event\n1,a,view\n2,b,\n")
+    assert refusal(path) == (
+        f"1 of 2 rows have no event in column 'event'; the first is data row 2 of {path} "
+        "(user '2'); fill it in or drop these rows, or ignore the column with event_col 'none'"
+    )
+
+
+def test_kinds_may_be_numbers(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", user=[1, 1], item=[1, 1], action=[3, 1])
+    assert read_interactions(path).log.kinds == ("1", "3")
+
+
 def test_nothing_is_left_behind_after_an_error(tmp_path):
     path = write(tmp_path / "a.csv", "user,item,count\n1,a,-1\n")
     spill = tmp_path / "spill"

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -169,13 +172,28 @@ def test_columns_of_the_same_or_of_no_name_do_not_disturb(tmp_path):
 
 def test_the_files_of_a_folder_are_read_together_as_events(tmp_path):
     write(tmp_path / "day=1" / "a.csv", "user,item\n1,a\n1,a\n")
-    write(tmp_path / "day=2" / "b.csv", "item,when,user\na,9,1\nb,9,2\n")  # in another order
+    write(tmp_path / "day=2" / "b.csv", "item,store,user\na,9,1\nb,9,2\n")  # in another order
     write(tmp_path / "c.tsv", "user\titem\n2\tb\n")
     write(tmp_path / "_SUCCESS", "")
     write(tmp_path / ".hidden.csv", "nothing\n")
     write(tmp_path / "_temporary" / "d.csv", "user,item\n7,z\n")
     write(tmp_path / "README.md", "notes")
     assert pairs(read_interactions(tmp_path)) == {(1, "a"): 3.0, (2, "b"): 2.0}
+
+
+def test_times_in_some_files_only_are_refused_with_a_way_to_ignore_them(tmp_path):
+    write(tmp_path / "a.csv", "user,item\n1,a\n")
+    write(tmp_path / "b.csv", "user,item,when\n1,a,2024-01-01\n")
+    with pytest.raises(DataError, match=r"a.csv' has no column 'when'.* with time_col 'none'"):
+        read_interactions(tmp_path)
+    assert pairs(read_interactions(tmp_path, time_col="none")) == {(1, "a"): 2.0}
+
+
+def test_times_must_have_one_type_in_all_files(tmp_path):
+    write_query(tmp_path / "a.parquet", "SELECT 1 AS user, 1 AS item, TIMESTAMP '2024-01-01' AS ts")
+    write_query(tmp_path / "b.parquet", "SELECT 1 AS user, 1 AS item, 1704067200 AS ts")
+    with pytest.raises(DataError, match=r"'ts' is TIMESTAMP in .* write the times with one type"):
+        read_interactions(tmp_path)
 
 
 def test_globs_and_lists_name_files_too_and_none_is_read_twice(tmp_path):
@@ -297,3 +315,79 @@ def test_a_home_folder_is_understood(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "a.csv", ROWS)
     assert pairs(read_interactions("~/a.csv")) == EXPECTED
+
+
+def refused(path, **options):
+    """The line in which a file is refused, soon."""
+    started = time.monotonic()
+    with pytest.raises(DataError) as error:
+        read_interactions(path, **options)
+    assert time.monotonic() - started < 10
+    assert "\n" not in str(error.value) and len(str(error.value)) < 4_000
+    return str(error.value)
+
+
+def test_a_header_of_very_many_columns_is_refused_at_once(tmp_path):
+    assert "10,000 columns" in refused(write(tmp_path / "x.csv", "a," * 520_000 + "b\n1\n"))
+
+
+def test_many_columns_of_the_same_name_are_told_apart_quickly(tmp_path):
+    text = "user,item," + ",".join(["a"] * 9_000) + "\n1,x" + ",0" * 9_000 + "\n"
+    started = time.monotonic()
+    assert pairs(read_interactions(write(tmp_path / "x.csv", text), events=True)) == {(1, "x"): 1}
+    assert time.monotonic() - started < 30
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.csv")
+    assert "is not a regular file" in refused(tmp_path / "x.csv")
+    assert "has no data files" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("start", "part"),
+    [
+        (b"", b"a"),
+        (b"user,item\n1,", b"a"),
+        (b'user,"', b"a"),
+        (b"", b'"aa",'),
+        (b'user,"x\n', b"a"),
+    ],
+)
+def test_a_line_without_end_takes_no_memory(tmp_path, start, part):
+    path = tmp_path / "x.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(start)
+        for _ in range(300):
+            file.write(part * (1_000_000 // len(part)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kilobytes
+
+
+def test_a_name_that_is_not_utf8_is_refused_in_one_line(tmp_path):
+    path = os.fsencode(tmp_path) + b"/x\xff.csv"
+    with open(path, "w") as file:  # noqa: PTH123 - a name that is no text
+        file.write(ROWS)
+    assert "is not UTF-8" in refused(os.fsdecode(path))
+    assert "is not UTF-8" in refused(tmp_path)
+
+
+def test_nothing_is_fetched_from_the_network():
+    with connect() as connection:
+        found = connection.execute("SELECT current_setting('autoinstall_known_extensions')")
+        assert found.fetchall() == [(False,)]
+
+
+def test_a_reader_that_was_killed_leaves_nothing_for_the_next(tmp_path):
+    script = f"""
+import os
+from cfnade.data.ingest.scan import connect
+with connect(temp_directory={str(tmp_path)!r}):
+    os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 9
+    assert len(list(tmp_path.iterdir())) == 1
+    with connect(temp_directory=tmp_path):
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []

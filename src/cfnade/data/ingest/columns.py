@@ -10,6 +10,8 @@ from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 20  # columns in a message
+
 
 def _ids_of(nouns: str) -> tuple[str, ...]:
     """Both forms of each noun, the id first: a table may hold `artist_id` and `artist`."""
@@ -34,7 +36,29 @@ COUNT_NAMES = (
     *("weight", "n"),
 )
 """Ratings, quantities and timestamps are not counts: the caller has to name those."""
-TIME_NAMES = ("timestamp", "time", "date", "datetime", "ts", "when", "day", "at", "createdat")
+_OF_EVENTS = "event order purchase transaction invoice visit checkin view click play listen watch"
+_OF_LOGS = "review rating start created updated session utc unix local"
+TIME_NAMES = (
+    *("timestamp", "time", "datetime", "date", "ts", "createdat", "unixtime", "epoch"),
+    *("unixreviewtime", "tdat", "timestampms", "occurredat", "when", "at"),
+    *(
+        f"{noun}{form}"
+        for noun in (*_OF_EVENTS.split(), *_OF_LOGS.split())
+        for form in ("timestamp", "time", "datetime", "date", "ts", "at", "day", "dt")
+        if f"{noun}{form}" not in ("playtime", "listentime", "watchtime", "viewtime")  # durations
+    ),
+    *("day", "week"),
+)
+ORDER_NAMES = (
+    *("position", "basket", "order", "sequence", "rank", "step", "ordernumber", "orderno"),
+    *("basketnumber", "visitnumber", "sequencenumber", "seq"),
+)
+"""Places in the order of a user's events, which cannot be compared across users."""
+EVENT_NAMES = (
+    *("event", "eventtype", "eventname", "action", "actiontype", "behavior", "behaviour"),
+    *("behaviortype", "behaviourtype", "interaction", "interactiontype", "feedback"),
+    *("feedbacktype", "activity", "activitytype", "type"),
+)
 LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "producttype")
 
 
@@ -46,10 +70,15 @@ class Columns:
     item_col: str | None = None
     count_col: str | None = None
     events: bool | None = None
+    time_col: str | None = None
+    event_col: str | None = None
 
 
 def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
-    """Column by role: "user", "item" and, if rows carry counts, "count"."""
+    """Column by role: "user" and "item"; "count" if rows carry counts; "time" and "event" if known.
+
+    Logs what was chosen, and all columns that were not.
+    """
     events, count_col = named.events, named.count_col
     if events and count_col is not None:
         raise ConfigError(
@@ -63,6 +92,16 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
     count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
         roles["count"] = count
+    optional = {
+        "time": (named.time_col, (*TIME_NAMES, *ORDER_NAMES)),
+        "event": (named.event_col, EVENT_NAMES),
+    }
+    for role, (given, known) in optional.items():
+        # A recognised name must not take a column from another role; a given one is refused below.
+        free = columns if given else [c for c in columns if c not in roles.values()]
+        column = None if is_left_out(columns, given) else find_column(free, given, role, known)
+        if column is not None:
+            roles[role] = column
     by_column: dict[str, str] = {}
     for role, column in roles.items():
         other = by_column.setdefault(column, role)
@@ -71,11 +110,26 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
                 f"column {column!r} cannot be both the {other} and the {role}; "
                 f"name another one as {other}_col or {role}_col"
             )
-    if count is None and events is None:
-        _warn_of_unused_columns(columns, roles)
     values = "one event per row" if count is None else f"counts from {count!r}"
+    values += "".join(f", {role}s from {roles[role]!r}" for role in optional if role in roles)
     logger.info("users from column %r, items from %r, %s", roles["user"], roles["item"], values)
+    report_unused(columns, roles, may_count=count is None and events is None)
     return roles
+
+
+def is_left_out(columns: Sequence[str], given: str | None) -> bool:
+    """Whether the caller wrote "none": there is no such column, or it is not to be used."""
+    return given is not None and given.casefold() == "none" and given not in columns
+
+
+def is_order(column: str) -> bool:
+    """Whether a column's name says that it holds places in an order."""
+    return _plain(column) in ORDER_NAMES
+
+
+def is_time(column: str) -> bool:
+    """Whether a column's name says that it holds times."""
+    return _plain(column) in TIME_NAMES
 
 
 def choose_name_columns(
@@ -87,16 +141,20 @@ def choose_name_columns(
     return {"item": item, "name": required_column(others, name_col, "name", LABEL_NAMES)}
 
 
-def _warn_of_unused_columns(columns: Sequence[str], roles: dict[str, str]) -> None:
-    """Warn that an unused column might hold counts."""
-    known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES}
-    others = [c for c in columns if c not in roles.values() and _plain(c) not in known]
-    if others:
+def report_unused(columns: Sequence[str], roles: dict[str, str], *, may_count: bool) -> None:
+    """Log the columns that are not used; with `may_count`, one of them might hold counts."""
+    unused = [column for column in columns if column not in roles.values()]
+    if not unused:
+        return
+    known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES, *ORDER_NAMES, *EVENT_NAMES}
+    if may_count and any(_plain(column) not in known for column in unused):
         logger.warning(
             "each row counts as one event; unused columns: %s (name a column of counts with "
             "--count-col, or confirm with --events)",
-            _listed(others),
+            _listed(unused),
         )
+    else:
+        logger.warning("unused columns: %s", _listed(unused))
 
 
 def required_column(
@@ -138,4 +196,5 @@ def _plain(name: str) -> str:
 
 
 def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(map(repr, columns)) if columns else "none"
+    more = f" and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
+    return ", ".join(f"{name!r:.80}" for name in columns[:_SHOWN]) + more if columns else "none"

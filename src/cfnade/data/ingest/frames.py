@@ -70,7 +70,7 @@ def _scan_frame(
     arrays, coded_ids, selected = {}, {}, []
     for role, column in zip(roles, take(list(roles.values())), strict=True):
         if role not in ID_ROLES:
-            arrays[role] = np.ascontiguousarray(column.to_numpy())
+            arrays[role] = _values(column)
             selected.append(quote_name(role))
             continue
         try:
@@ -84,6 +84,14 @@ def _scan_frame(
     connection.register(NAME_IN_DUCKDB, arrays)
     query = f"SELECT {', '.join(selected)} FROM {NAME_IN_DUCKDB}"
     return Scan(query, {label: query}, coded_ids=coded_ids)
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """The values of a pandas or polars column, (n_rows,), of a type that DuckDB reads."""
+    if getattr(column.dtype, "tz", None) is not None:  # of pandas: numpy has no zones
+        column = column.dt.tz_convert(None)
+    values: NDArray[Any] = np.ascontiguousarray(column.to_numpy())
+    return values.astype("datetime64[us]") if values.dtype == "datetime64[D]" else values
 
 
 def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:

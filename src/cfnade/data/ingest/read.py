@@ -6,8 +6,10 @@ are numbered and the rows of each pair are added up, all in DuckDB.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.ingest.columns import Columns, choose_columns, choose_name_columns
+from cfnade.data.events import EventLog
+from cfnade.data.ingest.columns import (
+    Columns,
+    choose_columns,
+    choose_name_columns,
+    is_order,
+    is_time,
+)
 from cfnade.data.ingest.frames import frame_rows
 from cfnade.data.ingest.scan import (
+    FLOAT_TYPES,
     ID_ROLES,
     INTEGER_TYPES,
     Connection,
@@ -25,14 +35,19 @@ from cfnade.data.ingest.scan import (
     Scan,
     connect,
     find_files,
+    is_numeric,
+    or_ignore,
     quote_name,
 )
+from cfnade.data.ingest.times import PLACES, BadTimes, Times, time_form
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
+logger = logging.getLogger(__name__)
+
 PLAIN_INTEGER = "0|-?[1-9][0-9]*"  # as Python writes it: `007` and `+7` are text
 EXACT_LIMIT = 2.0**53  # sums of whole numbers below this are exact in float64, in any order
-FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
+MOST_KINDS = 100  # a column with more holds no kinds of events
 
 FAITHFUL_TYPES = INTEGER_TYPES | FLOAT_TYPES | {"BOOLEAN", "VARCHAR", "UUID", "TIMESTAMP"}
 """Types that DuckDB converts to numpy unchanged, unlike dates and huge integers."""
@@ -53,6 +68,8 @@ def read_interactions(
     item_col: str | None = None,
     count_col: str | None = None,
     events: bool | None = None,
+    time_col: str | None = None,
+    event_col: str | None = None,
     min_user_items: int = 0,
     min_item_users: int = 0,
     memory_limit: str | None = None,
@@ -62,7 +79,12 @@ def read_interactions(
 
     Rows are events, which are counted, or carry counts, which are added up per pair. DuckDB does
     this on disk if memory is short; only the pairs are held in memory, about 40 bytes each while
-    reading and 12 at the end.
+    reading and 12 at the end. If rows have a time or a kind of event, `log` of the result holds
+    them too: 16 to 26 bytes for each different user, item, time and kind.
+
+    Times are dates, timestamps or ISO texts, with or without a zone, not mixed (without: UTC);
+    seconds, milliseconds, micro- or nanoseconds since 1970, by their size; smaller numbers, such as
+    a week; or places in the order of each user's events, by names such as `position`.
 
     Ids are returned unchanged and sorted. In a CSV all values are text: ids become integers if
     every id of the column is a plain integer, else they stay as written (`007`).
@@ -79,6 +101,10 @@ def read_interactions(
         count_col: Column of counts; None recognises names such as `count` or `plays`.
         events: True counts rows even if there is a count column, False requires counts, None
             uses counts if a column is named or recognised.
+        time_col: Column of times; None recognises names such as `timestamp`, `date` or `basket`;
+            "none" ignores times.
+        event_col: Column of kinds of events; None recognises names such as `event` or `action`;
+            "none" ignores kinds.
         min_user_items: Drop users with fewer distinct items.
         min_item_users: Drop items with fewer distinct users. Both floors are applied in turn
             until nothing changes.
@@ -92,19 +118,20 @@ def read_interactions(
         DataError: If the data cannot be used as they are.
         ConfigError: If settings are invalid, alone or together.
     """
-    named = Columns(user_col, item_col, count_col, events)
+    named = Columns(user_col, item_col, count_col, events, time_col, event_col)
     if isinstance(source, Interactions) or issparse(source):
         if named != Columns():
             raise ConfigError(
                 f"{type(source).__name__} has no columns to choose from; leave out user_col, "
-                "item_col, count_col and events"
+                "item_col, count_col, events, time_col and event_col"
             )
         interactions = Interactions.from_matrix(source) if issparse(source) else source
     else:
         with connect(memory_limit, temp_directory) as connection:
             rows = open_rows(connection, source)
             columns = choose_columns(rows.columns, named)
-            interactions = _aggregate(connection, rows.scan(connection, columns), columns)
+            scan = rows.scan(connection, columns)
+            interactions = _aggregate(connection, scan, columns, named)
     if interactions.n_pairs == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
     return interactions.with_floors(min_user_items, min_item_users)
@@ -158,35 +185,49 @@ def open_rows(connection: Connection, source: Any) -> RowSource:
 # Rows are checked -------------------------------------------------------------------------------
 
 
-def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> tuple[str, str]:
-    """Refuse rows without a user, an item or a finite count of at least 0.
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that can all be used, in SQL."""
 
-    Returns:
-        SQL of the columns `user`, `item` and, if rows carry counts, `number`; and SQL of the sum
-        over a group of rows, the same in any order.
-    """
-    expressions = _usable_columns(connection.types(scan.query))
+    query: str
+    """The columns `user`, `item` and, if rows carry counts, `number`; `moment` if they have times;
+    `event`, a text, if they have kinds."""
+
+    total: str
+    """The sum over a group of rows, the same in any order."""
+
+    times: Times | None
+
+
+def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> _Rows:
+    """Refuse rows without a user, an item, a finite count of at least 0, a time or a kind."""
+    types = connection.types(scan.query)
+    expressions = _usable_columns(types)
     query = f"SELECT {expressions} FROM ({scan.query})"
-    bad = {role: f"{quote_name(role)} IS NULL" for role in ID_ROLES}
+    bad = {role: f"{quote_name(role)} IS NULL" for role in (*ID_ROLES, "event") if role in columns}
     sums = "true, 0"
     if "count" in columns:
         bad |= BAD_COUNTS
         sums = "bool_and(number = trunc(number)), sum(number)"
-    tallies = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in bad.values())
-    answer = connection.execute(f"SELECT count(*), {sums}, {tallies} FROM ({query})").fetchall()
-    n_rows, whole, total, *tallied = answer[0]
+    form = time_form(connection, scan, types["time"]) if "time" in columns else None
+    figures = [f"count(*) FILTER (WHERE {condition})" for condition in bad.values()]
+    figures += [] if form is None else form.figures
+    answer = connection.execute(
+        f"SELECT count(*), {sums}, {', '.join(figures)} FROM ({query})"
+    ).fetchall()
+    n_rows, whole, total, *found = answer[0]
     if n_rows == 0:
         raise DataError(f"there are no rows in {next(iter(scan.parts))}; expected at least one")
-    n_bad = {kind: n for kind, n in zip(bad, tallied, strict=True) if n}
+    n_bad = {kind: n for kind, n in zip(bad, found, strict=False) if n}
 
-    for role in ID_ROLES:
+    for role in (*ID_ROLES, "event"):
         if role in n_bad:
             place, row = _first(connection, scan, expressions, bad[role])
-            (other,) = set(ID_ROLES) - {role}
+            other = "item" if role == "user" else "user"
             raise DataError(
                 f"{n_bad[role]:,} of {n_rows:,} rows have no {role} in column "
                 f"{columns[role]!r}; the first is {place} ({other} {row[other]}); "
-                "fill it in or drop these rows"
+                f"fill it in or drop these rows{or_ignore(role)}"
             )
     if n_bad:
         place, row = _first(connection, scan, expressions, " OR ".join(BAD_COUNTS.values()))
@@ -196,10 +237,22 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
             f"be used ({kinds}); the first is {row['count']} in {place} (user {row['user']}, "
             f"item {row['item']}); make it a finite number of at least 0 or drop these rows"
         )
+    times: Times | BadTimes | None = None
+    if form is not None:
+        times = form.judge(found[len(bad) :], is_order=is_order(columns["time"]))
+    if isinstance(times, BadTimes):
+        place, row = _first(connection, scan, expressions, times.is_bad)
+        raise DataError(
+            f"times in column {columns['time']!r} cannot be used: {times.reason}; the first is "
+            f"{row['time']} in {place} (user {row['user']}, item {row['item']}); write all times "
+            f"alike, best as 2024-05-31T18:30:00Z{or_ignore('time')}"
+        )
+    moment = "" if times is None else f", {times.value} AS moment"
+    query = f"SELECT {expressions}{moment} FROM ({scan.query})"
     if "count" not in columns:
-        return query, "count(*)"
+        return _Rows(query, "count(*)", times)
     exact = whole and total < EXACT_LIMIT
-    return query, "sum(number)" if exact else "sum(number ORDER BY number)"
+    return _Rows(query, "sum(number)" if exact else "sum(number ORDER BY number)", times)
 
 
 def _usable_columns(types: Mapping[str, str]) -> str:
@@ -209,13 +262,13 @@ def _usable_columns(types: Mapping[str, str]) -> str:
         name = quote_name(role)
         if role in ID_ROLES and kind in FLOAT_TYPES:
             expressions.append(f"CASE WHEN NOT isnan({name}) THEN {name} END AS {name}")
+        elif role == "event":
+            expressions.append(f"CAST({name} AS VARCHAR) AS {name}")
         else:
             expressions.append(name)
         if role == "count":
             # Through text, so that dates and truth values are not taken for numbers.
-            numeric = INTEGER_TYPES | FLOAT_TYPES | {"HUGEINT", "UHUGEINT"}
-            is_numeric = kind in numeric or kind.startswith("DECIMAL")
-            given = name if is_numeric else f"CAST({name} AS VARCHAR)"
+            given = name if is_numeric(kind) else f"CAST({name} AS VARCHAR)"
             expressions.append(f"TRY_CAST({given} AS DOUBLE) AS number")
     return ", ".join(expressions)
 
@@ -239,19 +292,73 @@ def _first(
 # Rows become counts -----------------------------------------------------------------------------
 
 
-def _aggregate(connection: Connection, scan: Scan, columns: dict[str, str]) -> Interactions:
-    """Number the ids, add up each pair, and fetch only numbers."""
-    rows, total = _check_rows(connection, scan, columns)
-    user_ids = _number_ids(connection, scan, rows, "user")
-    item_ids = _number_ids(connection, scan, rows, "item")
-    pairs = connection.execute(
-        f"SELECT u.code AS u, i.code AS i, CAST({total} AS DOUBLE) AS n "
-        f'FROM ({rows}) AS r JOIN user_ids AS u ON r."user" = u.id '
-        'JOIN item_ids AS i ON r."item" = i.id GROUP BY u.code, i.code'
+def _aggregate(
+    connection: Connection, scan: Scan, columns: dict[str, str], named: Columns
+) -> Interactions:
+    """Number the ids, add up each pair or event, and fetch only numbers."""
+    rows = _check_rows(connection, scan, columns)
+    user_ids = _number_ids(connection, scan, rows.query, "user")
+    item_ids = _number_ids(connection, scan, rows.query, "item")
+    kinds = _number_kinds(connection, rows.query, columns, named)
+    keys = {"u": "u.code", "i": "i.code"}
+    joins = 'JOIN user_ids AS u ON r."user" = u.id JOIN item_ids AS i ON r."item" = i.id '
+    if rows.times is not None:
+        keys["t"] = "r.moment"
+    if kinds:
+        keys["k"] = "k.code"
+        joins += 'JOIN kinds AS k ON r."event" = k.id '
+    selected = ", ".join(f"{value} AS {name}" for name, value in keys.items())
+    query = (
+        f"SELECT {selected}, CAST({rows.total} AS DOUBLE) AS n FROM ({rows.query}) AS r {joins}"
+        f"GROUP BY {', '.join(keys.values())}"
+    )
+    if rows.times is None and not kinds:
+        pairs = connection.execute(query).fetchnumpy()
+        counts = csr_array((pairs["n"], (pairs["u"], pairs["i"])), (len(user_ids), len(item_ids)))
+        return Interactions(counts, user_ids, item_ids)
+    in_order = [key for key in ("u", "t", "i", "k") if key in keys]
+    entries = connection.execute(
+        f"SELECT * FROM ({query}) WHERE n > 0 ORDER BY {', '.join(in_order)}"
     ).fetchnumpy()
-    shape = (len(user_ids), len(item_ids))
-    counts = csr_array((pairs["n"], (pairs["u"], pairs["i"])), shape)
-    return Interactions(counts, user_ids, item_ids)
+    log = EventLog(
+        user=entries["u"],
+        item=entries["i"],
+        count=entries["n"],
+        time=entries.get("t"),
+        clock=None if rows.times is None else rows.times.clock,
+        kind=entries.get("k"),
+        kinds=kinds,
+        unit="" if rows.times is None else rows.times.unit,
+    )
+    if log.clock == "number" and not is_time(columns["time"]) and log.is_gapless:
+        log = replace(log, clock="order", unit=PLACES)
+    for line in log.lines():
+        logger.info("%s", line)
+    return Interactions.from_log(log, user_ids, item_ids)
+
+
+def _number_kinds(
+    connection: Connection, query: str, columns: dict[str, str], named: Columns
+) -> tuple[str, ...]:
+    """Number the kinds of events, in a table `kinds` of `id` and `code`; the kinds by code.
+
+    A column that was only recognised by its name is left out if it holds too many.
+    """
+    if "event" not in columns:
+        return ()
+    connection.execute(
+        "CREATE TABLE kinds AS SELECT id, CAST(row_number() OVER (ORDER BY id) - 1 AS SMALLINT) "
+        f'AS code FROM (SELECT DISTINCT "event" AS id FROM ({query}) LIMIT {MOST_KINDS + 1})'
+    )
+    kinds = connection.execute("SELECT id FROM kinds ORDER BY code").fetchall()
+    if len(kinds) <= MOST_KINDS:
+        return tuple(kind for (kind,) in kinds)
+    column = columns.pop("event")
+    too_many = f"column {column!r} has more than {MOST_KINDS} different values"
+    if named.event_col is not None:
+        raise DataError(f"{too_many}; name a column of kinds of events as event_col, or 'none'")
+    logger.warning("%s, so it does not hold kinds of events and is not used", too_many)
+    return ()
 
 
 def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> NDArray[Any]:

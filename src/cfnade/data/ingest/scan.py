@@ -11,21 +11,22 @@ import glob
 import gzip
 import os
 import re
-import tempfile
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.errors import ConfigError, DataError
+from cfnade.folders import temporary_folder
 from cfnade.threads import available_threads
 
 if TYPE_CHECKING:
@@ -39,12 +40,14 @@ ID_ROLES = ("user", "item")  # their values must be returned unchanged
 INTEGER_TYPES = frozenset(
     f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 )  # of DuckDB, that numpy has too
+FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
 
 FORMATS = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv")
 FORMATS |= dict.fromkeys((".parquet", ".pq"), "parquet")
 ACCEPTED = ", ".join(FORMATS)
 DELIMITERS = ",;\t|"
 HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
+COLUMN_LIMIT = 10_000
 
 
 # The connection ---------------------------------------------------------------------------------
@@ -121,17 +124,17 @@ def connect(
 
     Inside the block, DuckDB's errors become errors of this package.
     """
-    try:
-        spill = tempfile.TemporaryDirectory(prefix="cfnade-", dir=temp_directory)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot create a temporary folder in {str(temp_directory)!r}: {error.strerror}; "
-            "choose an existing folder with write access"
-        ) from error
     import duckdb
 
-    with spill as folder:
-        connection = Connection(_open(folder, memory_limit))
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(temporary_folder("cfnade-rows", temp_directory))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot create a temporary folder in {str(temp_directory)!r}: {error.strerror}; "
+                "choose an existing folder with write access"
+            ) from error
+        connection = Connection(_open(str(folder), memory_limit))
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
@@ -153,7 +156,11 @@ def connect(
 def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    config: dict[str, Any] = {"threads": available_threads(), "temp_directory": folder}
+    config: dict[str, Any] = {
+        "threads": available_threads(),
+        "temp_directory": folder,
+        "autoinstall_known_extensions": False,  # nothing is fetched from the network
+    }
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
     try:
@@ -180,6 +187,18 @@ def one_line(error: duckdb.Error) -> str:
     kept = dict.fromkeys([*lines[:2], *lines[-1:]])
     parts = [line if len(line) <= 160 else f"{line[:160]}..." for line in kept]
     return "; ".join(parts) + (f" in {file[1]}" if file else "")
+
+
+def or_ignore(role: str) -> str:
+    """For messages: how to go on without a column that is not needed."""
+    is_optional = role in ("time", "event")
+    return f", or ignore the column with {role}_col 'none'" if is_optional else ""
+
+
+def is_numeric(kind: str) -> bool:
+    """Whether values of a type of DuckDB are numbers."""
+    numbers = INTEGER_TYPES | FLOAT_TYPES | {"HUGEINT", "UHUGEINT"}
+    return kind in numbers or kind.startswith("DECIMAL")
 
 
 def quote_name(name: str) -> str:
@@ -289,20 +308,23 @@ def _scan_files(layouts: Mapping[Path, _Layout], roles: Mapping[str, str]) -> Sc
 
 
 def _check_alike(layouts: Mapping[Path, _Layout], role: str, column: str) -> None:
-    """Refuse ids that are numbers in one file and text in another: they would change."""
+    """Refuse ids or times that are numbers in one file and text in another: they would change."""
     first: tuple[Path, str] | None = None
     for path, layout in layouts.items():
         kind = layout.types.get(column)
         if kind is None:
             raise DataError(
                 f"{str(path)!r} has no column {column!r}, unlike other files; its columns "
-                f"are {', '.join(map(repr, layout.types))}; correct it or leave it out"
+                f"are {', '.join(map(repr, list(layout.types)[:20]))}; correct it or leave it out"
+                f"{or_ignore(role)}"
             )
         first = first or (path, kind)
-        if role in ID_ROLES and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
+        must_agree = role in (*ID_ROLES, "time")
+        if must_agree and kind != first[1] and not {kind, first[1]} <= INTEGER_TYPES:
+            what = f"{role} ids" if role in ID_ROLES else f"{role}s"
             raise DataError(
                 f"column {column!r} is {first[1]} in {str(first[0])!r} but {kind} in "
-                f"{str(path)!r}; write the {role} ids with one type in all files"
+                f"{str(path)!r}; write the {what} with one type in all files"
             )
 
 
@@ -330,7 +352,16 @@ def _expand(source: PathLike) -> list[Path]:
     for file in found:
         if not _format(file):
             raise DataError(f"{str(file)!r} has an unknown format; expected one of {ACCEPTED}")
+        if not file.is_file():  # a pipe may never end
+            raise DataError(f"{str(file)!r} is not a regular file; write the rows to one")
+        if "\0" in str(file) or not _is_utf8(str(file)):
+            raise DataError(f"the name {str(file)!r} is not UTF-8, which DuckDB needs; rename it")
     return found
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether a name is text; Python keeps bytes of other names as lone surrogates."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in name)
 
 
 def _is_hidden(path: Path) -> bool:
@@ -353,14 +384,20 @@ def _csv_layout(_: Connection, path: Path) -> _Layout:
     open_file = gzip.open if compressed else open
     try:
         with open_file(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            line = stream.readline(HEADER_LIMIT)
+            lines = _header_lines(stream)
+            line = next(lines, "")
             delimiter = max(DELIMITERS, key=line.count)
-            header = next(csv.reader(chain([line], stream), delimiter=delimiter), [])
+            header = next(csv.reader(chain([line], lines), delimiter=delimiter), [])
     except (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(
             f"{str(path)!r} cannot be read as CSV in UTF-8: {reason}; check the file"
         ) from error
+    if len(line) == HEADER_LIMIT or len(header) > COLUMN_LIMIT:
+        raise DataError(
+            f"the header of {str(path)!r} has more than {HEADER_LIMIT:,} characters or "
+            f"{COLUMN_LIMIT:,} columns; is it CSV? Keep the columns that are needed"
+        )
     if not any(name.strip() for name in header):
         raise DataError(
             f"{str(path)!r} has no header; expected a first line with the names of the columns"
@@ -369,14 +406,22 @@ def _csv_layout(_: Connection, path: Path) -> _Layout:
     return _Layout(columns, delimiter, "gzip" if compressed else "none")
 
 
+def _header_lines(stream: IO[str]) -> Iterator[str]:
+    """Lines of a header, whose quoted names may have line breaks, up to the limit in all."""
+    left = HEADER_LIMIT
+    while line := stream.readline(left):
+        yield line
+        left -= len(line)
+
+
 def _unique(header: Iterable[str]) -> list[str]:
     """Column names for SQL: not empty, and distinct even without case."""
     taken: dict[str, str] = {}
+    copies: Counter[str] = Counter()
     for position, name in enumerate(header):
         name = stem = name.strip() or f"column{position}"
-        copies = 0
         while name.casefold() in taken:
-            copies += 1
-            name = f"{stem}_{copies}"
+            copies[stem] += 1
+            name = f"{stem}_{copies[stem]}"
         taken[name.casefold()] = name
     return list(taken.values())

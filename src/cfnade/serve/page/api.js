@@ -43,8 +43,8 @@ function post(path, body, signal) {
   return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-export const recommend = (evidence, n, signal) =>
-  post("v1/recommend", { ...evidence, n, explain: true, spread: true }, signal);
+export const recommend = (evidence, dials, n, signal) =>
+  post("v1/recommend", { ...evidence, dials, n, explain: true, spread: true }, signal);
 
 export const explain = (evidence, item) => post("v1/explain", { ...evidence, item });
 

@@ -9,9 +9,9 @@ export function drawSpread(spread, recommendations) {
   figure.hidden = total === 0;
   if (!total) return;
   const { low, high, counts } = spread;
-  const last = recommendations.at(-1);
-  const cut = last ? last.score : high;
   const width = (high - low) / counts.length || 1;
+  const last = counts.length - 1;
+  const listed = new Set(recommendations.map(({ score }) => Math.max(0, Math.min(last, Math.floor((score - low) / width)))));
   const most = Math.max(...counts);
   const chart = document.getElementById("chart");
   chart.setAttribute("viewBox", `0 0 ${counts.length} ${HEIGHT}`);
@@ -24,10 +24,10 @@ export function drawSpread(spread, recommendations) {
       bar.setAttribute("y", HEIGHT - height);
       bar.setAttribute("width", 0.84);
       bar.setAttribute("height", height);
-      if (low + (place + 1) * width > cut) bar.setAttribute("class", "top");
+      if (listed.has(place)) bar.setAttribute("class", "top");
       return bar;
     }),
   );
   document.getElementById("chart-text").textContent =
-    `Scores of all ${total.toLocaleString("en")} items; the coloured end is the list.`;
+    `Scores of all ${total.toLocaleString("en")} items; those of the list are coloured.`;
 }

@@ -2,29 +2,32 @@
 
 import * as api from "./api.js";
 import { hideTip, withTip } from "./tip.js";
-import { called, effectText, element, fullBar, percent, shown, valueText } from "./words.js";
+import { called, effectText, element, fullBar, icon, percent, shown, valueText } from "./words.js";
 
 const MOVE_MS = 180;
 const N_SIMILAR = 8;
 
 export class RecommendationList {
-  constructor({ onAdd, onDislike, onError }) {
+  constructor({ onAdd, onDislike, onPin, onError }) {
     this.list = document.getElementById("list");
     this.onAdd = onAdd;
     this.onDislike = onDislike;
+    this.onPin = onPin;
     this.onError = onError;
     this.nSimilar = N_SIMILAR; // or what the service gives at most
     this.open = null; // id of the item whose details are shown
     this.evidence = null;
+    this.dials = null;
   }
 
   wait(isWaiting) {
     this.list.classList.toggle("waiting", isWaiting);
   }
 
-  draw(recommendations, spread, evidence) {
+  draw(recommendations, spread, evidence, dials) {
     hideTip();
     this.evidence = evidence;
+    this.dials = dials;
     const before = this.places();
     const focused = document.activeElement?.closest?.("#list > li")?.dataset.id;
     const bar = bars(recommendations, spread);
@@ -48,7 +51,7 @@ export class RecommendationList {
       type: "button", class: "row", "aria-expanded": "false",
       on: { click: () => this.toggle(id) },
       children: [
-        element("span", { class: "rank", text: place + 1 }),
+        this.rank(id, place),
         element("span", { class: "name", text: entry.name }),
         element("span", { class: "value", text: valueText(entry) }),
       ],
@@ -66,6 +69,12 @@ export class RecommendationList {
       }));
     }
     return element("li", { "data-id": id, children });
+  }
+
+  rank(id, place) {
+    if (!this.dials.isPinned(id)) return element("span", { class: "rank", text: place + 1 });
+    const label = element("span", { class: "unseen", text: `${place + 1}, pinned` });
+    return element("span", { class: "rank pinned", title: "Pinned", children: [icon("pin"), label] });
   }
 
   find(id) {
@@ -131,12 +140,23 @@ export class RecommendationList {
               on: { click: () => this.leave(() => this.onAdd({ item: explained.item, name })) } }),
             element("button", { type: "button", class: "quiet", text: "Not for them", "aria-label": `${name} is not for them`,
               on: { click: () => this.leave(() => this.onDislike({ item: explained.item, name })) } }),
+            this.pinButton(id, name),
           ],
         }),
       );
     } catch (error) {
       this.onError(error);
     }
+  }
+
+  pinButton(id, name) {
+    const isPinned = this.dials.isPinned(id);
+    return element("button", {
+      type: "button", class: "quiet", text: isPinned ? "Unpin" : "Pin on top",
+      "aria-label": isPinned ? `Unpin ${name}` : `Pin ${name} on top`,
+      disabled: !isPinned && this.dials.pins.length >= this.list.children.length,
+      on: { click: () => this.leave(() => this.onPin(id)) },
+    });
   }
 
   // Does what makes the pressed button go, and leaves the focus at the list.

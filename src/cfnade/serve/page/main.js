@@ -1,7 +1,8 @@
-// The page: a history on one side, recommendations on the other; the address holds the history.
+// The page: a history on one side, recommendations on the other; the address holds both's state.
 
 import * as api from "./api.js";
 import { drawSpread } from "./chart.js";
+import { DialControls, Dials } from "./dials.js";
 import { Entries } from "./entries.js";
 import { History } from "./history.js";
 import { RecommendationList } from "./list.js";
@@ -15,6 +16,7 @@ const RETRY_MS = 3000;
 const at = (id) => document.getElementById(id);
 
 let history = new History();
+let dials = new Dials();
 let asking = null;
 let retry = null;
 let nRecommended = N_RECOMMENDED;
@@ -27,7 +29,18 @@ const list = new RecommendationList({
     history.add(item);
     history.entries.get(String(item.item)).disliked = true;
   }),
+  onPin: (id) => change(() => (dials.isPinned(id) ? dials.unpin(id) : dials.pin(id))),
   onError: showError,
+});
+const controls = new DialControls({
+  onChange: (name, value) => {
+    dials[name] = value;
+    changed({ isStep: true });
+  },
+  onReset: () => {
+    toList();
+    change(() => (dials = new Dials()));
+  },
 });
 const entries = new Entries({
   onChange: (isStep = false, isTyped = false) => changed({ isStep, isTyped }),
@@ -45,14 +58,16 @@ function toList() {
   at("next").focus({ preventScroll: true });
 }
 
-// Updates the page after a change of the history. A step of a count adds no browser history.
+// Updates the page after a change. A step of a count or a dial adds no browser history.
 function changed({ isStep = false, isTyped = false, isRestored = false } = {}) {
   const started = performance.now();
   turn += 1;
   if (!isTyped) entries.draw(history);
+  [...history.entries.keys()].forEach((id) => dials.unpin(id)); // they have it
+  controls.draw(dials);
   at("start").hidden = !history.isEmpty;
   at("clear").hidden = history.isEmpty;
-  const link = history.toLink();
+  const link = [history.toLink(), dials.toLink()].filter(Boolean).join("&");
   const place = link ? `#${link}` : location.pathname + location.search;
   if (!isRestored) window.history[isStep ? "replaceState" : "pushState"](null, "", place);
   return update(started);
@@ -65,9 +80,9 @@ async function update(started = performance.now()) {
   const evidence = history.evidence();
   const slow = setTimeout(() => list.wait(true), 250);
   try {
-    const answer = await api.recommend(evidence, nRecommended, mine.signal);
+    const answer = await api.recommend(evidence, dials.asked(), nRecommended, mine.signal);
     if (mine !== asking) return;
-    list.draw(answer.recommendations, answer.spread, evidence);
+    list.draw(answer.recommendations, answer.spread, evidence, dials);
     drawSpread(answer.spread, answer.recommendations);
     at("notice").hidden = true;
     requestAnimationFrame(() => setTimeout(() => report(answer, performance.now() - started)));
@@ -107,21 +122,26 @@ function sentence(text) {
 }
 
 // Names the items of a link and drops unknown ones; returns their number.
-async function name(restored) {
-  if (restored.isEmpty) return 0;
-  const found = await api.lookUp([...restored.entries.keys()]);
+async function name(restored, turned) {
+  if (restored.isEmpty && !turned.pins.length) return 0;
+  const found = await api.lookUp([...restored.entries.keys(), ...turned.pins]);
   for (const item of found.items) Object.assign(restored.entries.get(String(item.item)) ?? {}, item);
-  found.unknown.forEach((id) => restored.remove(id));
+  for (const id of found.unknown) {
+    restored.remove(id);
+    turned.unpin(id);
+  }
   return found.unknown.length;
 }
 
 async function restore() {
   const restored = History.fromLink(location.hash.slice(1));
+  const turned = Dials.fromLink(location.hash.slice(1), nRecommended);
   const mine = (turn += 1);
   try {
-    const nUnknown = await name(restored);
+    const nUnknown = await name(restored, turned);
     if (mine !== turn) return; // changed meanwhile, or another link was followed
     history = restored;
+    dials = turned;
     await changed({ isRestored: true });
     if (nUnknown && turn === mine + 1) showUnknown(nUnknown);
   } catch (error) {

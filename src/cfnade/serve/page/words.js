@@ -18,6 +18,9 @@ function decimal(value, sign = false) {
   return sign && value > 0 ? `+${text}` : text;
 }
 
+// A number with its sign, as short as it can be: "+0.3".
+export const signed = (value) => `${value > 0 ? "+" : ""}${Number(value.toFixed(2))}`.replace("-", "−");
+
 export function percent(value, sign = false) {
   const points = 100 * value;
   const size = Math.abs(points);
@@ -47,6 +50,7 @@ const SHAPES = {
   minus: "M5 12h14",
   plus: "M12 5v14M5 12h14",
   cross: "M6 6l12 12M18 6L6 18",
+  pin: "M9 3h6l-1 6 4 4H6l4-4zM12 13v8",
   down: "M17 3v11M17 14l-4.5 7c-1.4 0-2.4-1-2.4-2.4V15H5.4a2 2 0 0 1-2-2.3l1.1-7A2 2 0 0 1 6.5 4H17M17 4h3v10h-3",
 };
 

@@ -1,0 +1,114 @@
+"""Whom to tell about an item: the users of a table with the highest scores of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.answer.all_users import as_written, sql_type, write_table
+from cfnade.answer.filters import top_items
+from cfnade.answer.recommend import Answers
+from cfnade.data.interactions import CountMatrix
+from cfnade.scorer import blocks
+
+
+class Audience(NamedTuple):
+    """Users for an item, highest score first."""
+
+    users: NDArray[Any]
+    """Rows of the histories, or ids of the users, (at most n,)."""
+    scores: NDArray[np.float32]
+    """Of the item for each user: logits, (at most n,)."""
+    probabilities: NDArray[np.float64]
+    """Calibrated, (at most n,); NaN without a calibrator and for users who have the item."""
+
+
+def find_audiences(
+    answers: Answers,
+    histories: CountMatrix,
+    columns: Sequence[int],
+    n: int = 10,
+    *,
+    include_owners: bool = False,
+) -> list[Audience]:
+    """Find the n users with the highest score of each of some items, a block of users at a time.
+
+    An item needs only its own row of V and column of the direct path, so a user costs little more
+    than a hidden layer.
+
+    Args:
+        answers: Of the model.
+        histories: Counts, (n_users, n_items).
+        columns: Columns of the items, (n_asked,).
+        n: Most users for each.
+        include_owners: Keep users who have the item already.
+
+    Returns:
+        One for each item; users are rows of the histories.
+    """
+    network, asked = answers.scorer.network, np.array(columns, dtype=np.int64)
+    V, d = network.weights["output_weight"][asked], network.weights["output_bias"][asked]
+    B = None if network.direct_weight is None else network.direct_weight[:, asked]
+    nobody = (np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64))
+    best = [nobody for _ in asked]  # rows, scores, lengths of the histories
+    for rows in blocks(histories.shape[0], 3 * network.config.n_hidden + asked.size):
+        ratings = answers.scorer.relative_rating.transform(histories[rows])
+        scores = network.hidden(ratings) @ V.T + d  # (n_block, n_asked)
+        if B is not None:
+            liked = np.ones(ratings.nnz, dtype=np.float32)
+            likes = csr_array((liked, ratings.indices, ratings.indptr), shape=ratings.shape)
+            scores += (likes @ B).toarray()
+        if not include_owners:
+            scores[ratings[:, asked].nonzero()] = -np.inf
+        lengths = np.diff(ratings.indptr)
+        for place, own in enumerate(np.ascontiguousarray(scores.T)):
+            found = best[place]
+            together = np.concatenate([found[1], own])
+            (top,) = top_items(together[None], n)
+            user = np.concatenate([found[0], np.arange(rows.start, rows.stop)])[top]
+            best[place] = (user, together[top], np.concatenate([found[2], lengths])[top])
+    audiences = []
+    for column, (users, scores, lengths) in zip(asked, best, strict=True):
+        probabilities = np.full(users.size, np.nan)
+        if answers.calibrator is not None:
+            probabilities = answers.calibrator.probability(scores, lengths)
+            probabilities[histories[users][:, [column]].nonzero()[0]] = np.nan
+        audiences.append(Audience(users, scores, probabilities))
+    return audiences
+
+
+def write_audiences(
+    path: Path, item_ids: NDArray[Any], user_ids: NDArray[Any], found: Sequence[Audience]
+) -> int:
+    """Write audiences of some items, (n_asked,), to a Parquet file; returns the number of rows.
+
+    Columns are `item_id`, `user_id`, `rank` from 1, `score` and `probability`, NULL where there is
+    none. Users of the audiences are rows of `user_ids`. Ids that are not numbers become text.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+    types = {
+        "item_id": sql_type(item_ids),
+        "user_id": sql_type(user_ids),
+        "rank": "INTEGER",
+        "score": "FLOAT",
+        "probability": "FLOAT",
+    }
+
+    def batches() -> Iterator[dict[str, NDArray[Any]]]:
+        for place, (users, scores, probabilities) in enumerate(found):
+            yield {
+                "item_id": as_written(item_ids[[place] * users.size]),
+                "user_id": as_written(user_ids[users]),
+                "rank": np.arange(1, users.size + 1),
+                "score": scores,
+                "probability": probabilities,
+            }
+
+    return write_table(path, types, batches())

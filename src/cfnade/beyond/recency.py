@@ -1,0 +1,110 @@
+"""Recency: recent events of a user weigh more, and items that are popular now score higher.
+
+Not in the paper. Both are found on validation after training, as part of the readout: the network
+is trained on plain counts, so another half-life costs one look (docs/decisions/0033).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cfnade.data.events import EventLog
+from cfnade.data.interactions import CountMatrix, as_count_matrix
+
+SPAN_SHARES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""Half-lives to try, as shares of the time between the first and the last event."""
+
+STEPS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
+"""Half-lives to try if times are an order, in steps such as baskets."""
+
+_PER_DOUBLING = 4  # values that a recent count may have between a number and its double
+_LEAST = 2.0**-20  # of a recent count, so that an old event is still one
+_TOLERANCE = 1e-9  # so that a number on the scale stays
+
+
+def half_lives(log: EventLog) -> Sequence[float]:
+    """Half-lives to try on this log, longest first, in the unit of its clock."""
+    assert log.time is not None
+    if log.clock == "order":
+        return STEPS
+    span = float(np.ptp(log.time)) if log.n_entries else 0.0
+    return tuple(share * max(span, 1e-9) for share in SPAN_SHARES)
+
+
+def recent_counts(log: EventLog, shape: tuple[int, int], half_life: float) -> CountMatrix:
+    """Counts in which an event loses half of its weight in each half-life, (n_users, n_items).
+
+    Ages are those at the user's latest event, so a pause makes no difference. Sums are rounded to
+    a few distinct values: the saved distributions stay small. A half-life of 0 weighs all events
+    the same.
+    """
+    if half_life == 0:
+        return log.counts(shape)
+    recent = decayed(log.count, ages_of_users(log), half_life)
+    sums = csr_array((recent, (log.user, log.item)), shape)  # adds up the entries of a pair
+    sums.data = rounded(sums.data)
+    return as_count_matrix(sums)
+
+
+def decayed(
+    counts: NDArray[np.floating], ages: NDArray[np.floating], half_life: float
+) -> NDArray[np.float64]:
+    """Counts at these ages, (n_entries,) each, worth half as much after each half-life."""
+    return np.asarray(counts * np.exp2(-np.minimum(ages / half_life, 1000.0)), dtype=np.float64)
+
+
+def rounded(counts: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Counts on a scale of few values, four between a number and its double, and above 0.
+
+    They are rounded down: among rounded counts, a count has the same rank as itself rounded.
+    """
+    logs = np.floor(_PER_DOUBLING * np.log2(np.maximum(counts, _LEAST)) + _TOLERANCE)
+    return np.asarray(np.exp2(logs / _PER_DOUBLING), dtype=np.float64)
+
+
+def ages_of_users(log: EventLog) -> NDArray[np.float64]:
+    """Time from each entry to the latest one of its user, (n_entries,)."""
+    assert log.time is not None
+    if not log.n_entries:
+        return np.empty(0)
+    ends = np.flatnonzero(np.diff(log.user, append=-1))  # sorted by user, then time
+    latest = np.repeat(log.time[ends], np.diff(ends, prepend=-1))
+    return latest - log.time
+
+
+def log_watchers(log: EventLog, n_items: int, half_life: float = 0.0) -> NDArray[np.float32]:
+    """Logarithm of each item's recent watchers, on the scale of all its watchers, (n_items,).
+
+    A watcher counts as their latest event with the item does, from 1 at the end of the log down by
+    half for each half-life; 0 counts all alike. If times are an order, the end is the user's own.
+    """
+    assert log.time is not None
+    ages = ages_of_users(log) if log.clock == "order" else log.time.max(initial=0.0) - log.time
+    weight = np.ones(log.n_entries) if half_life == 0 else decayed(np.ones(1), ages, half_life)
+    pair = log.user.astype(np.int64) * n_items + log.item
+    order = np.lexsort((weight, pair))  # the latest of each pair last
+    last = order[np.flatnonzero(np.diff(pair[order], append=-1))]
+    recent = np.bincount(log.item[last], weight[last], minlength=n_items)
+    scale = last.size / max(float(recent.sum()), 1e-300)
+    return np.asarray(np.log1p(scale * recent), dtype=np.float32)
+
+
+def trend(
+    now: NDArray[np.float32],
+    ever: NDArray[np.float32],
+    trend_gain: float,
+    popularity_gain: float,
+) -> NDArray[np.float32]:
+    """What recency adds to the scores of all users, (n_items,).
+
+    Args:
+        now: Logarithm of recent watchers, (n_items,).
+        ever: Logarithm of all watchers, (n_items,).
+        trend_gain: Strength of the rise from all to recent watchers.
+        popularity_gain: Strength of the recent watchers themselves.
+    """
+    return np.asarray(trend_gain * (now - ever) + popularity_gain * now, dtype=np.float32)

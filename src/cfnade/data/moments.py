@@ -1,0 +1,99 @@
+"""Times that come one at a time, as those of a history at request time."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+from cfnade.data.events import Clock
+from cfnade.errors import DataError
+
+SMALLEST_SECONDS = 1e8
+"""1973: smaller numbers in a table count days or weeks from some start."""
+
+_UNITS = ((1e11, 1.0, "seconds"), (1e14, 1e3, "milliseconds"), (1e17, 1e6, "microseconds"))
+_DATES = (19000101, 21001231)  # numbers that may be dates written as YYYYMMDD
+_DATE = "a date or time such as 2024-05-31 or 2024-05-31T18:30:00Z"
+_EXPECTED: dict[Clock | None, str] = {
+    "seconds": f"{_DATE}, or seconds since 1970",
+    "number": "a number, in the unit of the times that the model was fitted on",
+    "order": "a number, the place in the order of the history",
+    None: f"a number, or {_DATE}",
+}
+
+
+def unit_of(size: float) -> tuple[float, str]:
+    """How many make a second, and their name, of numbers of this size that count since 1970."""
+    for limit, per_second, name in _UNITS:
+        if size < limit:
+            return per_second, name
+    return 1e9, "nanoseconds"
+
+
+def expected_time(clock: Clock | None) -> str:
+    """What a time should look like, for messages."""
+    return _EXPECTED[clock]
+
+
+def as_time(when: Any, clock: Clock | None) -> float:
+    """A time in terms of a clock.
+
+    With the clock `seconds`, numbers are read as in a table: by their size they are seconds,
+    milliseconds, micro- or nanoseconds since 1970, or a date written as YYYYMMDD. Dates and times
+    without a time zone are taken as UTC.
+
+    Args:
+        when: A number, or a date or time as ISO text, `datetime`, `date` or `numpy.datetime64`.
+        clock: What the times of the model are; None accepts all of these.
+
+    Raises:
+        DataError: If it is none of these, or the clock does not go by dates.
+    """
+    time = None
+    if isinstance(when, str):
+        time = _of_text(when.strip(), clock)
+    elif isinstance(when, np.datetime64 | date):  # a datetime is a date
+        time = _of_date(when) if clock in ("seconds", None) else None
+    elif isinstance(when, int | float | np.integer | np.floating) and not isinstance(when, bool):
+        time = _of_number(float(when), clock)
+    if time is None or not math.isfinite(time):
+        raise DataError(f"a time must be {expected_time(clock)}; got {when!r:.60}")
+    return time
+
+
+def _of_text(text: str, clock: Clock | None) -> float | None:
+    if clock in ("seconds", None):
+        try:
+            return _of_date(datetime.fromisoformat(text))
+        except ValueError:
+            if len(text) == 4:  # a year is no date, and 2,024 seconds are not meant
+                return None
+    try:
+        return _of_number(float(text), clock)
+    except ValueError:
+        return None
+
+
+def _of_number(number: float, clock: Clock | None) -> float | None:
+    if clock != "seconds" or not math.isfinite(number):
+        return number
+    if _DATES[0] <= number <= _DATES[1] and number.is_integer():
+        try:
+            return _of_date(datetime.strptime(str(int(number)), "%Y%m%d"))
+        except ValueError:
+            return number
+    return number / unit_of(abs(number))[0]
+
+
+def _of_date(when: date | np.datetime64) -> float | None:
+    """Seconds since 1970."""
+    if isinstance(when, np.datetime64):
+        return (
+            None if np.isnat(when) else float(when.astype("datetime64[us]").astype(np.int64)) / 1e6
+        )
+    if not isinstance(when, datetime):
+        when = datetime(when.year, when.month, when.day)
+    return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
