@@ -7,6 +7,7 @@ of the same rarity.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,16 +21,18 @@ _ROWS = 256  # items compared with all others at once
 _MOST_PRODUCTS = 1_000_000_000  # in a comparison of all items: some ten seconds
 
 
-def weighted_rows(features: ItemFeatures) -> csr_array:
+def weighted_rows(features: ItemFeatures, columns: Mapping[str, float]) -> csr_array:
     """Features as rows of length 1, float32, (n_items, n_features); zeros if nothing is known.
 
     Features of a single item, or of all items, say nothing about others and get no weight.
+    `columns` has weights of columns; others weigh 1.
     """
     rows = csr_array(features.matrix, dtype=np.float32, copy=True)
     n_items, n_features = rows.shape
     n_with = np.bincount(rows.indices, minlength=n_features)
     is_used = (n_with > 1) & (n_with < n_items)
     rarity = np.where(is_used, np.log(n_items / np.maximum(n_with, 1)), 0.0)
+    rarity *= np.array([columns.get(name, 1.0) for name in features.columns])[features.column]
     rows.data *= rarity[rows.indices].astype(np.float32)
     rows.eliminate_zeros()
     item = np.repeat(np.arange(n_items), np.diff(rows.indptr))

@@ -10,9 +10,9 @@ like it as neighbours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from cfnade.beyond.content import nearest, weighted_rows
-from cfnade.beyond.direct import LEAST_WATCHERS
+from cfnade.beyond.direct import LEAST_WATCHERS, likes_of
+from cfnade.beyond.ridge import ridge
 from cfnade.checks import check_above_zero, check_at_least
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError
@@ -30,13 +31,11 @@ from cfnade.threads import available_threads
 N_LIKE = 100
 """Items most like an item that become its neighbours in the direct path."""
 
-_N_CORRECTING = 32  # items most like an item that correct its prediction
+_N_AVERAGED = 32  # items most like an item, in a mean over them
 _CORRECTION = np.float32(0.5)  # share of their mean error
-_TOLERANCE = 1e-2  # of a regression: length of the residual over that of the right side
-_MOST_STEPS = 50  # of a regression
-_TARGETS = 32  # of a regression at once: they stay in the cache
-_TINY = np.float32(1e-30)
 _ROWS = 4096  # items whose neighbours are put together at once
+_AVERAGED = {"like_weight", "dislike_weight", "trend", "repeat_bias"}  # weights, not predicted
+_BY_ITEM = _AVERAGED | {"output_weight", "output_bias", "neighbours", "neighbour_weight"}
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,18 @@ class FeatureStrengths:
     like_gain: float = 1.0
     """Strength of an item's likeness to those of the history, in the direct path."""
 
+    columns: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the table's columns; 1 for others."""
+
     def __post_init__(self) -> None:
         check_above_zero(l2=self.l2)
         check_at_least(0, half=self.half, like_gain=self.like_gain)
+        check_at_least(0, **{f"weight of {name!r}": w for name, w in self.columns.items()})
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> FeatureStrengths:
         """From JSON."""
-        unknown = set(saved) - {field.name for field in fields(cls)}
+        unknown = set(saved) - {each.name for each in fields(cls)}
         if unknown:
             raise ConfigError(f"{sorted(unknown)[0]!r:.40} is not a strength of features")
         return cls(**saved)
@@ -72,6 +75,9 @@ class FeatureModel:
         self,
         features: ItemFeatures,
         n_watchers: NDArray[np.integer],
+        columns: Mapping[str, float] | None = None,
+        *,
+        asked: NDArray[np.integer] | None = None,
         n_threads: int | None = None,
     ) -> None:
         """Weigh the features.
@@ -79,111 +85,135 @@ class FeatureModel:
         Args:
             features: Of the network's items.
             n_watchers: Of each item, (n_items,). Items without any are predicted, not learnt from.
+            columns: Weights of the table's columns; 1 for others.
+            asked: Items to predict, (n_asked,); None for all.
             n_threads: None takes all.
         """
         self._n_threads = n_threads or available_threads()
-        self._rows = weighted_rows(features)
-        self.n_watchers = n_watchers
+        self._rows = weighted_rows(features, columns or {})
+        self._asked = np.arange(features.n_items) if asked is None else asked
+        self._n_watchers = n_watchers
         weight = np.log1p(n_watchers)
         self._weight = (weight / max(weight.mean(), 1e-12)).astype(np.float32)  # (n_items,)
-        self._has_features = np.diff(self._rows.indptr) > 0
 
     @cached_property
     def like(self) -> csr_array:
-        """Cosines of the items with watchers that are most like each item, (n_items, n_items)."""
-        n_items = len(self.n_watchers)
-        return nearest(
-            self._rows, np.arange(n_items), self.n_watchers > 0, N_LIKE, self._n_threads
-        )
+        """Cosines of the items with watchers that are most like each item, (n_asked, n_items)."""
+        return nearest(self._rows, self._asked, self._n_watchers > 0, N_LIKE, self._n_threads)
 
     @cached_property
-    def _correcting(self) -> csr_array:
-        """Share of each item in the correction of another's prediction, (n_items, n_items)."""
+    def like_mean(self) -> csr_array:
+        """Share of each item in the mean of those most like an item, (n_asked, n_items)."""
         share = self.like.copy()
-        for start, end in zip(share.indptr, share.indptr[1:], strict=False):
+        for start, end in pairwise(share.indptr.tolist()):
             values = share.data[start:end]
-            if values.size > _N_CORRECTING:
-                values[np.argpartition(values, -_N_CORRECTING)[:-_N_CORRECTING]] = 0.0
+            if values.size > _N_AVERAGED:
+                values[np.argpartition(values, -_N_AVERAGED)[:-_N_AVERAGED]] = 0.0
         share.eliminate_zeros()
         share.data *= share.data * self._weight[share.indices]
         total = np.asarray(share.sum(axis=1)).ravel()
-        return csr_array(diags_array(1.0 / np.where(total > 0, total, 1.0)) @ share).astype(
-            np.float32
-        )
+        scale = 1.0 / np.where(total > 0, total, 1.0).astype(np.float32)
+        return csr_array(diags_array(scale) @ share)
 
     def predicted(self, targets: NDArray[np.float32], l2: float) -> NDArray[np.float32]:
-        """What the features say about targets of each item, (n_items, n_targets)."""
-        mean = np.average(targets, axis=0, weights=self._weight).astype(np.float32)
+        """What the features say about targets of all items, (n_asked, n_targets)."""
+        mean = self._mean(targets)
         coefficients = ridge(self._rows, targets - mean, self._weight, l2, self._n_threads)
         fitted = self._rows @ coefficients + mean
-        return np.asarray(fitted + _CORRECTION * (self._correcting @ (targets - fitted)))
+        errors = self.like_mean @ (targets - fitted)
+        return np.asarray(fitted[self._asked] + _CORRECTION * errors)
+
+    def averaged(self, targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The mean of targets over the items most like each item, (n_asked, n_targets)."""
+        mean = self._mean(targets)
+        return np.asarray(mean + self.like_mean @ (targets - mean))
+
+    def _mean(self, targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.average(targets, axis=0, weights=self._weight).astype(np.float32)
 
     def blend(
         self, own: NDArray[np.float32], predicted: NDArray[np.float32], half: float
     ) -> NDArray[np.float32]:
-        """Own and predicted rows by the number of watchers, (n_items, n_targets).
+        """Own and predicted rows by the number of watchers, (n_asked, n_targets).
 
         An item without features keeps its own row, unless it has no watchers.
         """
-        n = self.n_watchers
-        share = np.where(self._has_features, half / np.maximum(n + half, 1e-12), 0.0)
+        n = self._n_watchers[self._asked]
+        has_features = np.diff(self._rows.indptr)[self._asked] > 0
+        share = np.where(has_features, half / np.maximum(n + half, 1e-12), 0.0)
         share = np.where(n == 0, 1.0, share).astype(np.float32)[:, None]
-        return np.asarray((1 - share) * own + share * predicted)
+        return np.asarray((1 - share) * own[self._asked] + share * predicted)
 
-    def add(self, network: NumpyNetwork, strengths: FeatureStrengths) -> NumpyNetwork:
-        """The network with what the features say; scores of W and A stay as they were.
+    def direct_scores(
+        self, network: NumpyNetwork, ratings: csr_array
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The two parts of the direct path, (n_users, n_asked) each.
+
+        The first is the network's own; an item with too few watchers for neighbours of its own has
+        the mean over the items most like it. The second is the likeness to the history.
+        """
+        own = network.direct(ratings)  # (n_users, n_items)
+        has_few = np.flatnonzero(self._n_watchers[self._asked] < LEAST_WATCHERS)
+        first = own[:, self._asked]
+        first[:, has_few] = (self.like_mean[has_few] @ own.T).T
+        return first, np.asarray((likes_of(ratings) @ self.like.T).toarray())
+
+    def add(
+        self,
+        network: NumpyNetwork,
+        strengths: FeatureStrengths,
+        is_changed: NDArray[np.bool_] | None = None,
+    ) -> NumpyNetwork:
+        """The network with what the features say about all items.
 
         Args:
             network: With a row for each item; see `with_more_items`.
             strengths: How strongly they count.
+            is_changed: Items whose weights may change, (n_items,); None for all.
+
+        Returns:
+            Histories of items with watchers have the same hidden layer as before.
         """
         weights = dict(network.weights)
         own = np.column_stack([weights["output_weight"], weights["output_bias"]])
         both = self.blend(own, self.predicted(own, strengths.l2), strengths.half)
+        is_changed = np.ones(len(own), np.bool_) if is_changed is None else is_changed
+        both = np.where(is_changed[:, None], both, own)
         weights["output_weight"] = np.ascontiguousarray(both[:, :-1])
         weights["output_bias"] = np.ascontiguousarray(both[:, -1])
-        is_cold = self.n_watchers == 0
+        is_cold = self._n_watchers == 0
         if is_cold.any():
-            for name in ("like_weight", "dislike_weight"):
-                weights[name] = self._of_like_items(weights[name], is_cold)
+            for name in _AVERAGED.intersection(weights):
+                rows = weights[name].reshape(len(own), -1)
+                averaged = np.where(is_cold[:, None], self.averaged(rows), rows)
+                weights[name] = averaged.reshape(weights[name].shape).astype(np.float32)
             # Nobody has an item without watchers: that must not change what enters the network.
             all_disliked = dislike_scale(network.config) * weights["dislike_weight"].sum(axis=0)
             weights["hidden_bias"] = (network.empty_input - all_disliked).astype(np.float32)
         config = network.config
         if config.n_neighbours:
-            neighbours, weight = self.neighbours(network, strengths.like_gain)
+            neighbours, weight = self._neighbours(network, strengths.like_gain, is_changed)
             weights |= {"neighbours": neighbours, "neighbour_weight": weight}
             config = replace(config, n_neighbours=neighbours.shape[1])
         return NumpyNetwork(config, weights)
 
-    def _of_like_items(
-        self, rows: NDArray[np.float32], is_cold: NDArray[np.bool_]
-    ) -> NDArray[np.float32]:
-        """The rows, those of cold items replaced by the mean of the items most like them."""
-        mean = np.average(rows, axis=0, weights=self._weight).astype(np.float32)
-        replaced = np.array(rows)
-        replaced[is_cold] = mean + self._correcting[is_cold] @ (rows - mean)
-        return replaced
-
-    def neighbours(
-        self, network: NumpyNetwork, like_gain: float
+    def _neighbours(
+        self, network: NumpyNetwork, like_gain: float, is_changed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Neighbours in the direct path and their weights, (n_items, n_neighbours) each.
-
-        An item has its own neighbours and the items most like it. One with too few watchers for
-        neighbours of its own has those of the items most like it.
-        """
+        """Neighbours in the direct path and their weights, (n_items, n_neighbours) each."""
         assert network.direct_weight is not None
-        n_items = len(self.n_watchers)
+        n_items = len(self._n_watchers)
         n_kept = max(network.config.n_neighbours, N_LIKE)
         own = network.direct_weight.T.tocsr()  # row: the item predicted
-        has_few = self.n_watchers < LEAST_WATCHERS
+        has_few = is_changed & (self._n_watchers < LEAST_WATCHERS)
         neighbours = np.repeat(np.arange(n_items)[:, None], n_kept, axis=1)
         weight = np.zeros((n_items, n_kept), dtype=np.float32)
         for start in range(0, n_items, _ROWS):
             part = slice(start, start + _ROWS)
-            borrowed = diags_array(has_few[part].astype(np.float32)) @ self._correcting[part]
-            rows = csr_array(own[part] + like_gain * self.like[part] + borrowed @ own)
+            gains = diags_array(np.float32(like_gain) * is_changed[part])
+            borrows = diags_array(has_few[part].astype(np.float32))
+            borrowed = (borrows @ self.like_mean[part]) @ own
+            rows = csr_array(own[part] + gains @ self.like[part] + borrowed)
             _keep_largest(rows, neighbours[part], weight[part], first=start)
         return neighbours, weight
 
@@ -193,7 +223,7 @@ def _keep_largest(
 ) -> None:
     """Write the largest weights of each row, largest first; the row's own item gets none."""
     n_kept = neighbours.shape[1]
-    for row, (start, end) in enumerate(zip(rows.indptr, rows.indptr[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(rows.indptr.tolist())):
         values = np.where(rows.indices[start:end] == first + row, 0.0, rows.data[start:end])
         order = np.argsort(-values, kind="stable")[:n_kept]
         order = order[values[order] > 0.0]
@@ -203,79 +233,15 @@ def _keep_largest(
 
 def with_more_items(network: NumpyNetwork, n_items: int) -> NumpyNetwork:
     """The network with rows of zeros for further items; known items keep their scores."""
-    before, config = network.config, replace(network.config, n_items=n_items)
-    if n_items == before.n_items:
+    n_before, config = network.config.n_items, replace(network.config, n_items=n_items)
+    if n_items == n_before:
         return network
     weights = dict(network.weights)
-    n_new = n_items - before.n_items
-    for name in ("like_weight", "dislike_weight", "output_weight", "output_bias"):
-        new = np.zeros((n_new, *weights[name].shape[1:]), dtype=np.float32)
+    for name in _BY_ITEM.intersection(weights):
+        new = np.zeros((n_items - n_before, *weights[name].shape[1:]), weights[name].dtype)
+        if name == "neighbours":  # without weight, an item is its own neighbour
+            new += np.arange(n_before, n_items)[:, None]
         weights[name] = np.concatenate([weights[name], new])
-    weights["dislike_weight"] *= np.float32(dislike_scale(before) / dislike_scale(config))
-    if config.n_neighbours:
-        itself = np.arange(before.n_items, n_items)
-        new = np.repeat(itself[:, None], config.n_neighbours, axis=1)
-        weights["neighbours"] = np.concatenate([weights["neighbours"], new])
-        none = np.zeros(new.shape, dtype=np.float32)
-        weights["neighbour_weight"] = np.concatenate([weights["neighbour_weight"], none])
+    scale = dislike_scale(network.config) / dislike_scale(config)
+    weights["dislike_weight"] = np.float32(scale) * weights["dislike_weight"]
     return NumpyNetwork(config, weights)
-
-
-def ridge(
-    rows: csr_array,
-    targets: NDArray[np.float32],
-    weight: NDArray[np.float32],
-    l2: float,
-    n_threads: int = 1,
-) -> NDArray[np.float32]:
-    """Coefficients M that minimise `sum weight |rows M - targets|^2 + l2 |M|^2`.
-
-    By conjugate gradients, each target on its own: there may be tens of thousands of features.
-    Features are scaled by the diagonal of the system, which halves the number of steps.
-
-    Args:
-        rows: Features, sparse, (n_items, n_features).
-        targets: (n_items, n_targets).
-        weight: At least 0, (n_items,).
-        l2: Above 0.
-        n_threads: Blocks of targets at once.
-
-    Returns:
-        (n_features, n_targets).
-    """
-    root = np.sqrt(weight).astype(np.float32)
-    X = csr_array(diags_array(root) @ rows)
-    diagonal = np.bincount(X.indices, X.data.astype(np.float64) ** 2, minlength=X.shape[1])
-    used = np.flatnonzero(diagonal)
-    scale = (1.0 / np.sqrt(diagonal[used] + l2)).astype(np.float32)
-    X = csr_array(X[:, used] @ diags_array(scale)).astype(np.float32)
-    Xt = X.T.tocsr()
-    penalty = np.float32(l2) * scale[:, None] ** 2
-
-    def solve(columns: slice) -> None:
-        residual = Xt @ np.ascontiguousarray(root[:, None] * targets[:, columns])
-        M, direction = np.zeros_like(residual), residual.copy()
-        length = _squares(residual)  # of each target
-        enough = _TOLERANCE**2 * length
-        for _ in range(_MOST_STEPS):
-            if (length <= enough).all():
-                break
-            product = Xt @ (X @ direction) + penalty * direction
-            step = length / np.maximum(np.einsum("ij,ij->j", direction, product), _TINY)
-            M += step * direction
-            residual -= step * product
-            before, length = length, _squares(residual)
-            direction *= length / np.maximum(before, _TINY)
-            direction += residual
-        coefficients[used, columns] = scale[:, None] * M
-
-    coefficients = np.zeros((rows.shape[1], targets.shape[1]), dtype=np.float32)
-    columns = [slice(at, at + _TARGETS) for at in range(0, targets.shape[1], _TARGETS)]
-    with ThreadPoolExecutor(n_threads) as threads:
-        for _ in threads.map(solve, columns):
-            pass
-    return coefficients
-
-
-def _squares(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(np.einsum("ij,ij->j", values, values))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -41,6 +41,35 @@ class ItemFeatures:
             )
         if n_features and not 0 <= self.column.min() <= self.column.max() < len(self.columns):
             raise DataError(f"a feature belongs to none of the {len(self.columns)} columns")
+
+    @classmethod
+    def from_entries(
+        cls, n_items: int, columns: Mapping[str, Sequence[tuple[int, str, float]]]
+    ) -> ItemFeatures:
+        """Build from an item's row, a value and its weight, by column of the table.
+
+        Values are in the order of the columns, then of the text. Of a value that an item has
+        twice, the larger weight counts.
+        """
+        values: list[str] = []
+        parts, of_column = [np.empty((0, 3))], []
+        for place, entries in enumerate(columns.values()):
+            feature = {v: len(values) + n for n, v in enumerate(sorted({v for _, v, _ in entries}))}
+            found = ((row, feature[value], weight) for row, value, weight in entries)
+            parts.append(np.array([*found], dtype=np.float64).reshape(-1, 3))
+            values += feature
+            of_column += [place] * len(feature)
+        rows = np.concatenate(parts)
+        rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+        is_last = np.append(
+            (np.diff(rows[:, :2], axis=0) != 0).any(axis=1), [True] * bool(len(rows))
+        )
+        row, feature_of, weight = rows[is_last].T
+        places = (row.astype(np.int64), feature_of.astype(np.int64))
+        matrix = csr_array((weight.astype(np.float32), places), shape=(n_items, len(values)))
+        matrix.sort_indices()
+        texts = np.array(values, dtype=object)
+        return cls(matrix, texts, np.array(of_column, dtype=np.int64), tuple(columns))
 
     @property
     def n_items(self) -> int:
@@ -91,6 +120,21 @@ class ItemFeatures:
             near = _suggestions(str(column), self.columns)
             raise DataError(f"nothing is known about the items' {column}; {near}")
         return np.flatnonzero(self.column == self.columns.index(column)).astype(np.int64)
+
+    def entries(self) -> dict[str, list[tuple[int, str, float]]]:
+        """What `from_entries` takes."""
+        row = np.repeat(np.arange(self.n_items), np.diff(self.matrix.indptr))
+        found: dict[str, list[tuple[int, str, float]]] = {name: [] for name in self.columns}
+        for item, feature, weight in zip(
+            row.tolist(), self.matrix.indices.tolist(), self.matrix.data.tolist(), strict=True
+        ):
+            name = self.columns[self.column[feature]]
+            found[name].append((item, self.values[feature], weight))
+        return found
+
+    def first(self, n_items: int) -> ItemFeatures:
+        """Features of the first items alone."""
+        return replace(self, matrix=self.matrix[:n_items])
 
     def grown(self, n_items: int) -> ItemFeatures:
         """The same with more items at the end, of which nothing is known."""
