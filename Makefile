@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-scale bench-size clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -128,6 +128,9 @@ bench-size: setup  ## Measure sizes of saved models and what 16 bits change; DAT
 bench-scale: setup  ## Measure one and two workers, one and two processes (6 minutes); QUICK=--quick takes 2
 	$(BIN)/python benchmarks/scale.py $(QUICK)
 	$(if $(QUICK),,$(BIN)/python benchmarks/results.py)
+
+campaign: setup  ## Attack all surfaces for ten minutes; HOURS=1 or MINUTES=3 for another time: docs/reliability.md
+	$(BIN)/python -m campaign.run $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:  ## Remove what the commands above made
 	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -29,10 +29,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.scale.cluster import Cluster, descendants, environment  # noqa: E402
-
 from cfnade.data.simulation.service_files import write_service  # noqa: E402
 from cfnade.data.simulation.simulate import ServiceConfig, SimulatedService  # noqa: E402
+from tests.scale.cluster import Cluster, descendants, environment  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, N_HIDDEN = 1_000, 256

@@ -63,6 +63,20 @@ SMALL = {"n_hidden": 8, "batch_size": 16, "max_epochs": 12, "learning_rate": 0.0
 """Settings to fit `group_counts` with in a moment."""
 
 
+def network_of(V: np.ndarray, d: np.ndarray | None = None) -> NumpyNetwork:
+    """A network with this output layer; all else is 0."""
+    n_items, n_hidden = V.shape
+    nothing = np.zeros((n_items, n_hidden), dtype=np.float32)
+    weights = {
+        "like_weight": nothing,
+        "dislike_weight": nothing,
+        "hidden_bias": nothing[0],
+        "output_weight": V.astype(np.float32),
+        "output_bias": nothing[:, 0] if d is None else d.astype(np.float32),
+    }
+    return NumpyNetwork(ModelConfig(n_items, n_hidden), weights)
+
+
 def random_model(
     n_items: int = 20, *, item_ids: np.ndarray | None = None, seed: int = 0, **settings: Any
 ) -> ImplicitCFNADE:

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from threadpoolctl import threadpool_info
 
 from cfnade.errors import ConfigError
-from cfnade.threads import CPU_INFO, available_threads, has_fast_bfloat16, limited_threads
+from cfnade.threads import (
+    CPU_INFO,
+    available_threads,
+    has_fast_bfloat16,
+    has_fast_int8,
+    limited_threads,
+    one_thread,
+)
 
 
 def test_the_quota_of_a_container_counts(tmp_path):
@@ -41,33 +51,53 @@ def cpu_info(tmp_path):
 
 @pytest.fixture
 def products(monkeypatch):
-    """A clock that moves with each product: by 10 in float32, by `products["bfloat16"]`."""
+    """A clock that moves with each product: by 10 in float32, by what is given in the others."""
     import torch
 
-    seconds, clock, product = {"float32": 10.0, "bfloat16": 1.0}, [0.0], torch.Tensor.__matmul__
+    seconds, clock = {"float32": 10.0, "bfloat16": 1.0, "int8": 1.0}, [0.0]
 
-    def timed(left, right):
-        clock[0] += seconds[str(left.dtype).removeprefix("torch.")]
-        return product(left, right)
+    def timed(product):
+        def multiply(left, right):
+            clock[0] += seconds[str(left.dtype).removeprefix("torch.")]
+            return product(left, right)
 
-    monkeypatch.setattr(torch.Tensor, "__matmul__", timed)
+        return multiply
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", timed(torch.Tensor.__matmul__))
+    monkeypatch.setattr(torch, "_int_mm", timed(torch._int_mm))
     monkeypatch.setattr("cfnade.threads.time.thread_time", lambda: clock[0])
     return seconds
 
 
-@pytest.mark.parametrize("text", [None, "", FLAGS.replace("avx512_bf16", "avx512_vnni")])
-def test_without_instructions_for_it_bfloat16_is_not_fast(cpu_info, products, text):
+BOTH = [("bfloat16", has_fast_bfloat16), ("int8", has_fast_int8)]
+
+
+@pytest.mark.parametrize("text", [None, "", FLAGS.replace("avx512_bf16", "avx512_fp16")])
+@pytest.mark.parametrize("is_fast", [has_fast_bfloat16, has_fast_int8])
+def test_without_instructions_for_it_few_bits_are_not_fast(cpu_info, products, text, is_fast):
     if text is not None:
         cpu_info.write_text(text)
-    assert has_fast_bfloat16(cpu_info) is False
+    assert is_fast(cpu_info) is False
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(1.0, True), (7.0, True), (9.0, False)])
-@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16"])
-def test_with_instructions_for_it_a_trial_decides(cpu_info, products, flag, seconds, expected):
+@pytest.mark.parametrize(
+    ("dtype", "is_fast", "flag"),
+    [(*BOTH[0], flag) for flag in ("avx512_bf16", "amx_bf16")]
+    + [(*BOTH[1], flag) for flag in ("avx512_vnni", "avx_vnni", "amx_int8")],
+)
+def test_with_instructions_for_it_a_trial_decides(
+    cpu_info, products, dtype, is_fast, flag, seconds, expected
+):
     cpu_info.write_text(FLAGS.replace("avx512_bf16", flag))
-    products["bfloat16"] = seconds
-    assert has_fast_bfloat16(cpu_info) is expected
+    products[dtype] = seconds
+    assert is_fast(cpu_info) is expected
+
+
+def test_a_torch_without_products_in_8_bits_has_no_fast_ones(cpu_info, products, monkeypatch):
+    monkeypatch.delattr("torch._int_mm")
+    cpu_info.write_text(FLAGS.replace("avx512_bf16", "avx512_vnni"))
+    assert has_fast_int8(cpu_info) is False
 
 
 def test_the_trial_is_made_once(cpu_info, products):
@@ -79,13 +109,23 @@ def test_the_trial_is_made_once(cpu_info, products):
 
 
 def test_without_torch_nothing_is_tried(cpu_info, monkeypatch):
-    cpu_info.write_text(FLAGS)
+    cpu_info.write_text(FLAGS.replace("avx2", "avx512_vnni"))
     monkeypatch.setattr("cfnade.threads.find_spec", lambda name: None)
-    assert has_fast_bfloat16(cpu_info) is False
+    assert has_fast_bfloat16(cpu_info) is False and has_fast_int8(cpu_info) is False
 
 
 def test_this_machine_has_an_answer():
     assert has_fast_bfloat16() in (True, False) and has_fast_bfloat16(CPU_INFO) in (True, False)
+    assert has_fast_int8() in (True, False)
+
+
+def test_a_new_thread_is_limited_as_well():
+    import torch
+
+    with limited_threads(1), ThreadPoolExecutor(1, initializer=one_thread) as pool:
+        in_use = pool.submit(threadpool_info).result()
+        assert pool.submit(torch.get_num_threads).result() == 1
+    assert {own["num_threads"] for own in in_use if own["user_api"] == "openmp"} == {1}
 
 
 def test_no_threads_at_all_are_refused():

@@ -27,9 +27,14 @@ from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
-from cfnade.data.events import Clock
+from cfnade.data.events import Clock, EventLog
 from cfnade.data.ingest import read_interactions
-from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
+from cfnade.data.interactions import (
+    CountMatrix,
+    Interactions,
+    as_count_matrix,
+    places_among,
+)
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
@@ -338,6 +343,10 @@ class ImplicitCFNADE:
         including those of earlier users. A model that is not fitted yet is fitted. New items get
         columns after the known ones.
 
+        If the model weighs recent events and this data has times, recent counts and the trends of
+        all items are computed from it, with the half-lives and strengths that `fit` found. Without
+        times known items keep theirs.
+
         Training settings such as `learning_rate` apply now, network settings at the next `fit`.
         Nothing is held out: `validation_mpr_` becomes None, and after `train="all"` there is no
         `probability` until `calibrate`.
@@ -373,6 +382,7 @@ class ImplicitCFNADE:
             known,
             FitSettings.of({**self.get_params(deep=False), **changes}),
             n_epochs=n_epochs,
+            log=self._log(data, catalogue),
             train_items=train,
             readout=self.readout_,
             seen=[self.data_fingerprint_, *seen],
@@ -395,6 +405,16 @@ class ImplicitCFNADE:
         ]
         self._adopt(scorer, catalogue)
         return self
+
+    def _log(self, data: Interactions, catalogue: Catalogue) -> EventLog | None:
+        """The log of a table, in the columns of a catalogue; None if times make no difference."""
+        log, readout = data.log, self.readout_
+        uses_times = readout.history_half_life or readout.adds_trend
+        if log is None or log.clock is None or not uses_times:
+            return None
+        self._check_clock(log.clock)
+        column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
+        return replace(log, item=column_of[log.item].astype(np.int32))
 
     def _with_item_ids(self, matrix: Any) -> Interactions:
         """A bare matrix with the model's ids, and column numbers for new items."""

@@ -1,8 +1,9 @@
-"""What this machine has: threads that the process may use, and fast products in bfloat16."""
+"""What this machine has: threads that the process may use, and fast products in few bits."""
 
 from __future__ import annotations
 
 import math
+import operator
 import os
 import sys
 import time
@@ -21,7 +22,8 @@ CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 CPU_INFO = Path("/proc/cpuinfo")
 
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}  # without such instructions bfloat16 is far slower
-_BF16_AT_MOST = 0.8  # of float32's time, to be worth it
+_INT8_FLAGS = {"avx512_vnni", "avx_vnni", "amx_int8"}  # without such, sums of products may overflow
+_AT_MOST = 0.8  # of float32's time, to be worth it
 _TRIAL, _N_TRIALS = (1024, 256, 256), 6  # rows, inner and columns of a trial product
 
 
@@ -74,27 +76,53 @@ def limited_threads(n_threads: int | None = None) -> Iterator[int]:
                 torch.set_num_threads(before)
 
 
+def one_thread() -> None:
+    """Limit torch, if imported, to one thread in a new thread: it asks OpenMP, which does not."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
 @cache
 def has_fast_bfloat16(cpu_info: Path = CPU_INFO) -> bool:
-    """Whether the CPU has instructions for bfloat16, and a quick trial shows that they are faster.
+    """Whether products in bfloat16 are faster: by the CPU's instructions, and a quick trial.
 
     Args:
         cpu_info: The file with the CPU's flags.
     """
+    return _has_any(_BF16_FLAGS, cpu_info) and _is_fast("bfloat16")
+
+
+@cache
+def has_fast_int8(cpu_info: Path = CPU_INFO) -> bool:
+    """Whether `torch._int_mm` is there and faster, as `has_fast_bfloat16`."""
+    return _has_any(_INT8_FLAGS, cpu_info) and _is_fast("int8")
+
+
+def _has_any(flags: set[str], cpu_info: Path) -> bool:
     try:
-        flags = cpu_info.read_text().split()
+        return not flags.isdisjoint(cpu_info.read_text().split())
     except OSError:  # not Linux
         return False
-    if not _BF16_FLAGS.intersection(flags) or find_spec("torch") is None:
+
+
+def _is_fast(dtype: str) -> bool:
+    """Whether torch is installed and multiplies faster with this type than with float32."""
+    if find_spec("torch") is None:
         return False
     import torch
 
     rows, inner, columns = _TRIAL
+    by_type = {"int8": getattr(torch, "_int_mm", None)}
 
-    def seconds(dtype: torch.dtype) -> float:
-        left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
-        times = repeat(lambda: left @ right, number=1, repeat=_N_TRIALS, timer=time.thread_time)
+    def seconds(dtype: str) -> float:
+        kind, product = getattr(torch, dtype), by_type.get(dtype, operator.matmul)
+        if product is None:
+            return math.inf
+        left, right = torch.ones(rows, inner, dtype=kind), torch.ones(inner, columns, dtype=kind)
+        times = repeat(
+            lambda: product(left, right), number=1, repeat=_N_TRIALS, timer=time.thread_time
+        )
         return min(times)  # the first prepares, and others may be disturbed
 
     with limited_threads(1):  # in this thread alone, whose own time other work does not change
-        return seconds(torch.bfloat16) < _BF16_AT_MOST * seconds(torch.float32)
+        return seconds(dtype) < _AT_MOST * seconds("float32")

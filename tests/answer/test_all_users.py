@@ -9,13 +9,17 @@ import pytest
 
 from cfnade import DataError, hold_out
 from cfnade import scorer as ranking
+from cfnade.answer import all_users
 from cfnade.answer.all_users import COLUMNS, by_row, recommend_all, write_recommendations
+from cfnade.answer.quick import QuickNetwork
 from cfnade.answer.recommend import AnswerTable
 from tests.networks import random_counts, random_model
 
 N_ITEMS, COUNTS = 20, random_counts()
+N_MANY = 700
+EVEN = [f"i{k}" for k in range(0, N_MANY, 2)]
 USERS = np.array([f"u{k}" for k in range(30)], dtype=object)
-ONE_BLOCK = 4 * 2 * N_ITEMS * 7  # seven users
+ONE_BLOCK = 4 * N_ITEMS * 7  # seven users
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,36 @@ def test_each_row_gets_what_it_gets_alone(answers, filters, n_threads):
         assert column[row == user].tolist() == alone.columns.tolist()
         np.testing.assert_allclose(score[row == user], alone.scores, atol=1e-5)
         np.testing.assert_allclose(probability[row == user], alone.probabilities, atol=1e-6)
+
+
+@pytest.mark.parametrize("filters", [{}, {"filter_already_liked_items": False, "items": EVEN}])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_the_quick_network_recommends_the_same(monkeypatch, filters, n_threads):
+    pytest.importorskip("torch")
+    counts = random_counts(n_users=40, n_items=N_MANY)
+    answers = random_model(N_MANY, n_neighbours=4).answers_
+    asked = {**filters, "n_threads": n_threads, "block_bytes": 4 * N_MANY * 16}
+    blocks: list[int] = []
+    products = QuickNetwork.products
+    monkeypatch.setattr(
+        QuickNetwork,
+        "products",
+        lambda quick, hidden: blocks.append(len(hidden)) or products(quick, hidden),
+    )
+
+    def recommended(is_fast: bool, pays: int) -> list[np.ndarray]:
+        monkeypatch.setattr(all_users, "has_fast_int8", lambda: is_fast)
+        monkeypatch.setattr(all_users, "_QUICK_PAYS", pays)
+        found = [part for _, part in recommend_all(answers, counts, 5, **asked)]
+        return [np.concatenate(column) for column in zip(*found, strict=True)]
+
+    expected = recommended(False, 1)
+    recommended(True, 40 * N_MANY + 1)
+    assert blocks == []  # neither where it is slow, nor for few scores
+    row, column, score, _ = recommended(True, 1)
+    assert sorted(blocks) == [8, 16, 16]
+    assert row.tolist() == expected[0].tolist() and column.tolist() == expected[1].tolist()
+    np.testing.assert_allclose(score, expected[2], rtol=1e-5, atol=1e-5)
 
 
 def test_blocks_that_nobody_asks_for_are_not_computed(answers, monkeypatch):
@@ -92,7 +126,7 @@ def test_rows_of_one_length_make_a_table_others_are_kept_apart(answers):
 def test_the_file_has_what_recommend_gives_in_blocks_of_any_size(tmp_path, monkeypatch):
     model = random_model()
     ids, scores = model.recommend(USERS, COUNTS, 4)
-    for block_bytes, blocks in [(ranking.BLOCK_BYTES, [30]), (8 * 20 * 7, [7, 14, 21, 28, 30])]:
+    for block_bytes, blocks in [(ranking.BLOCK_BYTES, [30]), (4 * 20 * 7, [7, 14, 21, 28, 30])]:
         monkeypatch.setattr(ranking, "BLOCK_BYTES", block_bytes)
         done: list[int] = []
         path = tmp_path / "it's [new]" / "all.parquet"

@@ -21,6 +21,7 @@ from cfnade.model.inference import (
     full_dislike,
     input_weight,
     rescaling_without,
+    rows_between,
     with_values,
 )
 from tests import reference
@@ -169,6 +170,26 @@ def test_what_is_added_to_the_logits_is_the_product_with_the_likes(rng, n_users)
     liked = csr_array(rng.random((n_users, 9)) * (rng.random((n_users, 9)) < 0.4))
     expected = (liked.toarray() > 0) @ weight.toarray()
     np.testing.assert_allclose(direct_path(liked, weight), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 6), slice(0, 2), slice(2, 5), slice(3, 3), slice(5, 6)])
+def test_rows_between_two_are_those_of_a_slice(rng, rows):
+    matrix = csr_array(rng.random((6, 9)) * (rng.random((6, 9)) < 0.4))
+    before, part = matrix.toarray(), rows_between(matrix, rows)
+    assert part.shape == (rows.stop - rows.start, 9)
+    np.testing.assert_array_equal(part.toarray(), before[rows])
+    assert part.nnz == 0 or np.shares_memory(part.data, matrix.data)
+    np.testing.assert_array_equal(matrix.toarray(), before)
+
+
+def test_terms_of_the_direct_path_add_up_for_each_user(rng):
+    network = random_numpy_network(n_items=12, n_neighbours=2)
+    ratings = csr_array(rng.random((5, 12)) * (rng.random((5, 12)) < 0.4))
+    terms = network.direct_terms(ratings)
+    np.testing.assert_array_equal(terms.toarray(), network.direct(ratings))
+    assert terms.nnz == sum(np.diff(network.direct_weight.indptr)[ratings.indices])
+    without = random_numpy_network(n_items=12, n_neighbours=0).direct_terms(ratings)
+    assert without.shape == (5, 12) and without.nnz == 0 and without.dtype == np.float32
 
 
 def test_a_scorer_turns_counts_into_ratings_first():

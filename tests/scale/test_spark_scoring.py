@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cfnade.answer.all_users import write_recommendations
+from cfnade.answer.dials import Dials
 from cfnade.data.ingest import read_interactions
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
@@ -76,6 +77,13 @@ def test_filters_mean_the_same(spark, model, plays, tmp_path):
     frame = spark.read.parquet(str(plays))
     score(frame, model, tmp_path / "out", {"n": 3, **filters}, partitions=2)
     expected = alone(model, plays, tmp_path / "alone.parquet", n=3, **filters)
+    assert_same(rows_of(tmp_path / "out"), expected)
+
+
+def test_dials_mean_the_same(spark, model, plays, tmp_path):
+    dials = Dials(popularity=-0.5, diversity=0.4, pin={"show 99": 2}, boost={"show 7": 1.0})
+    score(spark.read.parquet(str(plays)), model, tmp_path / "out", {"dials": dials}, partitions=2)
+    expected = alone(model, plays, tmp_path / "alone.parquet", dials=dials)
     assert_same(rows_of(tmp_path / "out"), expected)
 
 

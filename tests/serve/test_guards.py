@@ -142,7 +142,8 @@ def test_a_client_that_hangs_up_is_no_failure_of_the_service(folder, tmp_path):
     with running(folder, tmp_path / "log.txt") as service:
         with socket.create_connection(("127.0.0.1", service.port), timeout=20) as client:
             client.sendall(
-                b"POST /v1/recommend HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+                b"POST /v1/recommend HTTP/1.1\r\nhost: localhost\r\n"
+                b"content-type: application/json\r\n"
                 b"content-length: 1000\r\n\r\n{"
             )
             time.sleep(0.2)  # it is being read

@@ -77,6 +77,7 @@ def test_lengths_up_to_the_limit_are_taken():
         ({"at_most": {"genre": 0}}, "dials.at_most: Input should be greater than or equal to 1"),
         ({"at_most": dict.fromkeys(map(str, range(101)), 1)}, "dials.at_most: Dictionary should"),
         ({"boost_category": {"genre": 1}}, "dials.boost_category: Input should be an object"),
+        ({"at_most": {"x" * 201: 1}}, "dials.at_most: String should have at most 200 characters"),
         ({"tilt": 1}, "dials.tilt: Extra inputs are not permitted"),
     ],
 )

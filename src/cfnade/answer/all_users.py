@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -18,11 +19,15 @@ from cfnade.data.catalogue import Unknown
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import DataError
 from cfnade.folders import temporary_folder
+from cfnade.model.inference import rows_between
 from cfnade.scorer import blocks
-from cfnade.threads import available_threads, limited_threads
+from cfnade.threads import available_threads, has_fast_int8, limited_threads, one_thread
 
 COLUMNS = ("user_id", "item_id", "rank", "score", "probability")
 """Of the table of recommendations."""
+
+_QUICK_PAYS = 10_000_000  # scores from which preparing a `QuickNetwork` saves time
+_TORCH_PAYS = 200_000_000  # scores from which importing torch for it does, too
 
 
 def recommend_all(
@@ -61,16 +66,27 @@ def recommend_all(
     reranking = answers.reranking(dials, n, unknown)
     is_filtered = only is not None or never.columns.size > 0
     network = answers.scorer.network
+    n_users, n_items = histories.shape
+    pays = n_users * n_items >= (_QUICK_PAYS if "torch" in sys.modules else _TORCH_PAYS)
+    quick = answers.quick if pays and has_fast_int8() else None
 
     def recommend(rows: slice) -> tuple[int, AnswerTable]:
-        ratings = answers.scorer.relative_rating.transform(histories[rows])
-        hidden, added = network.hidden(ratings), network.direct(ratings)
-        if filter_already_liked_items:
-            added[rows_of(ratings), ratings.indices] = -np.inf
-        for row, own in enumerate(added if is_filtered else (), start=rows.start):
-            rule_out(own, None if only is None else only.of(row), never.of(row))
-        if not filter_already_liked_items:
-            answers.score_repeats(ratings, histories[rows].data, hidden, added)
+        counts = histories[rows]
+        ratings = answers.scorer.relative_rating.transform(counts)
+        direct, row_of = network.direct_terms(ratings), rows_of(ratings)
+        hidden = (quick or network).hidden(ratings)
+
+        def added(some: slice) -> NDArray[np.float32]:
+            scores = np.asarray(rows_between(direct, some).toarray())
+            if filter_already_liked_items:
+                liked = slice(*ratings.indptr[[some.start, some.stop]])
+                scores[row_of[liked] - some.start, ratings.indices[liked]] = -np.inf
+            for row, own in enumerate(scores if is_filtered else (), rows.start + some.start):
+                rule_out(own, None if only is None else only.of(row), never.of(row))
+            if not filter_already_liked_items:
+                answers.score_repeats(ratings[some], counts[some].data, hidden[some], scores)
+            return scores
+
         found = answers.best(
             ratings,
             hidden,
@@ -78,18 +94,18 @@ def recommend_all(
             n,
             include_seen=not filter_already_liked_items,
             reranking=reranking,
+            quick=quick,
         )
         return rows.stop, found._replace(row=found.row + rows.start)
 
-    n_users, n_items = histories.shape
-    n_arrays = 2 if reranking is None else 3  # scores, the direct path, and it with the shift
+    n_arrays = 1 if reranking is None else 3  # scores; the direct path, and it with the shift
     parts = blocks(n_users, n_arrays * n_items, block_bytes)
     yield from map(recommend, islice(parts, 1))  # computes what all blocks share
     n_threads = available_threads() if n_threads is None else n_threads
     if n_threads == 1:
         yield from map(recommend, parts)
     elif rest := list(parts):
-        with limited_threads(1), ThreadPoolExecutor(n_threads) as pool:
+        with limited_threads(1), ThreadPoolExecutor(n_threads, initializer=one_thread) as pool:
             yield from pool.map(recommend, rest)
 
 

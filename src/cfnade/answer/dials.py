@@ -33,7 +33,7 @@ class Dials:
 
     popularity: float = 0.0
     """Tilt towards popular items: `popularity * log(1 + users who have the item)` is added to each
-    score. Below 0, lesser known items rise; -1 about removes the effect of popularity."""
+    score. Below 0, lesser known items rise. Values from -1 to 1 are useful."""
 
     diversity: float = 0.0
     """How different the items of a list are, at least 0 and below 1 (maximal marginal relevance).

@@ -106,11 +106,19 @@ def top_items(scores: NDArray[np.floating], n: int) -> list[NDArray[np.int64]]:
     n_rows = len(scores)
     if n < 1 or n_rows == 0:
         return [np.empty(0, dtype=np.int64)] * n_rows
-    best, _ = _chunk_maxima(scores, n)
-    row, column = at_least(scores, _nth_largest(best, n))
+    row, column = at_least(scores, nth_good(scores, n))
     order = np.lexsort((column, -scores[row, column], row))
     ends = np.cumsum(np.bincount(row, minlength=n_rows))
     return [part[:n] for part in np.split(column[order], ends[:-1])]
+
+
+def nth_good(scores: NDArray[np.floating], n: int) -> NDArray[np.floating]:
+    """A high score that at least n items of each row reach, (n_rows,); minus infinity if none is.
+
+    The best items of n chunks are n items.
+    """
+    best, _ = _chunk_maxima(scores, n)
+    return _nth_largest(best, n)
 
 
 def best_of_chunks(

@@ -19,8 +19,9 @@ from cfnade.answer.dials import Dials, read_dials
 from cfnade.answer.explain import Describe, EffectTable, Explanation, as_numbers, effects
 from cfnade.answer.filters import Items, ItemSets, Ranked, item_sets, rule_out, top_items
 from cfnade.answer.probability import Calibrator
+from cfnade.answer.quick import QuickNetwork
 from cfnade.answer.rerank import Reranking
-from cfnade.answer.shortlist import Shortlist
+from cfnade.answer.shortlist import Added, Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.beyond.dated_history import HistoryDecay
 from cfnade.data.catalogue import Catalogue, History, Unknown
@@ -226,14 +227,14 @@ class Answers:
         dialled = [row for row, query in enumerate(queries) if query.reranking is not None]
         if not dialled:
             most = max(query.n for query in queries)
-            return self.best(ratings, hidden, added, most, include_seen=include_seen)
+            return self.best(ratings, hidden, added.__getitem__, most, include_seen=include_seen)
         plain = [row for row, query in enumerate(queries) if query.reranking is None]
         parts = []
         for rows in [*([row] for row in dialled), *([plain] if plain else [])]:
             found = self.best(
                 ratings[rows],
                 hidden[rows],
-                added[rows],
+                added[rows].__getitem__,
                 max(queries[row].n for row in rows),
                 include_seen=include_seen,
                 reranking=queries[rows[0]].reranking,
@@ -247,30 +248,35 @@ class Answers:
         self,
         ratings: csr_array,
         hidden: NDArray[np.float32],
-        added: NDArray[np.float32],
+        added: Added,
         n: int,
         *,
         include_seen: bool,
         reranking: Reranking | None = None,
+        quick: QuickNetwork | None = None,
     ) -> AnswerTable:
         """The best items of many histories.
 
         Args:
             ratings: Relative ratings, (n_users, n_items).
             hidden: Their hidden layers, (n_users, n_hidden).
-            added: What the direct path adds; minus infinity for items that may not be recommended,
-                (n_users, n_items).
+            added: What the direct path adds for some users; minus infinity for items that may not
+                be recommended.
             n: Most items for each history.
             include_seen: Whether an item of a history may be recommended.
             reranking: What dials change in all of the lists.
+            quick: As for `Shortlist.best`.
         """
         if reranking is None:
-            row, column, score = self._shortlist.best(hidden, added, n)
+            row, column, score = self._shortlist.best(hidden, added, n, quick)
             own_score = score
         else:
-            alike = self._item_similarity.between
             (row, column, score), own_score = reranking.best(
-                self._shortlist, alike, hidden, added, n
+                self._shortlist,
+                self._item_similarity.between,
+                hidden,
+                added(slice(0, len(hidden))),
+                n,
             )
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
@@ -348,13 +354,21 @@ class Answers:
         return ItemSimilarity(self.scorer.network.weights["output_weight"], matrix)
 
     @cached_property
+    def quick(self) -> QuickNetwork:
+        """For blocks of histories; needs torch."""
+        return QuickNetwork(self.scorer.network)
+
+    @cached_property
     def _shortlist(self) -> Shortlist:
         return Shortlist(self.scorer.network)
 
     def _histogram(
         self, query: Query, hidden: NDArray[np.float32], added: NDArray[np.float32]
     ) -> dict[str, Any]:
-        """Scores of all items that may be recommended, of one history; arguments as for `best`."""
+        """Scores of all items that may be recommended, of one history.
+
+        `hidden` is (1, n_hidden); `added`, (1, n_items), is as for `best`.
+        """
         network = self.scorer.network
         scores = network.output(hidden) + network.bias + added
         if query.reranking is not None and query.reranking.shift is not None:

@@ -50,7 +50,7 @@ class Reranking:
             shortlist: Finds the best items.
             alike: Similarity of items.
             hidden: Hidden layers, (n_users, n_hidden).
-            added: As for `Shortlist.best`, (n_users, n_items).
+            added: What is added to the scores, (n_users, n_items).
             n: Most items of a list.
 
         Returns:
@@ -59,7 +59,7 @@ class Reranking:
         shifted = added if self.shift is None else added + self.shift
         is_chosen = self.diversity > 0 or self.features is not None
         n_pool = max(N_CANDIDATES, 3 * n) + len(self.pins) if is_chosen else n
-        row, column, score = shortlist.best(hidden, shifted, n_pool)
+        row, column, score = shortlist.best(hidden, shifted.__getitem__, n_pool)
         if is_chosen or self.pins:
             ends = np.searchsorted(row, np.arange(1, len(hidden)))
             pools = zip(np.split(column, ends), np.split(score, ends), strict=True)
@@ -69,8 +69,10 @@ class Reranking:
                 lists.append(self._list(shortlist, alike, hidden[own], shifted[own], n, pool))
             row = np.repeat(np.arange(len(lists)), [found.size for found in lists])
             column = np.concatenate([np.empty(0, dtype=np.int64), *lists])
-            score = shortlist.scores(hidden, shifted, row, column)
-        own_score = score if self.shift is None else shortlist.scores(hidden, added, row, column)
+            score = shortlist.scores(hidden, row, column, shifted[row, column])
+        own_score = score
+        if self.shift is not None:
+            own_score = shortlist.scores(hidden, row, column, added[row, column])
         return (row, column, score), own_score
 
     def _list(
@@ -92,7 +94,7 @@ class Reranking:
                 break
             # Limits may have closed the pool: go on with the best of the items left open.
             rest = np.where(growing.is_closed(), np.float32(-np.inf), shifted)
-            _, columns, scores = shortlist.best(hidden, rest, pool[0].size)
+            _, columns, scores = shortlist.best(hidden, rest.__getitem__, pool[0].size)
         return growing.columns()
 
 

@@ -52,16 +52,23 @@ def as_time(when: Any, clock: Clock | None) -> float:
     Raises:
         DataError: If it is none of these, or the clock does not go by dates.
     """
-    time = None
-    if isinstance(when, str):
-        time = _of_text(when.strip(), clock)
-    elif isinstance(when, np.datetime64 | date):  # a datetime is a date
-        time = _of_date(when) if clock in ("seconds", None) else None
-    elif isinstance(when, int | float | np.integer | np.floating) and not isinstance(when, bool):
-        time = _of_number(float(when), clock)
+    try:
+        time = _read(when, clock)
+    except (ValueError, OverflowError):  # pandas' NaT, an endless integer
+        time = None
     if time is None or not math.isfinite(time):
         raise DataError(f"a time must be {expected_time(clock)}; got {when!r:.60}")
     return time
+
+
+def _read(when: Any, clock: Clock | None) -> float | None:
+    if isinstance(when, str):
+        return _of_text(when.strip(), clock)
+    if isinstance(when, np.datetime64 | date):  # a datetime is a date
+        return _of_date(when) if clock in ("seconds", None) else None
+    if isinstance(when, int | float | np.integer | np.floating) and not isinstance(when, bool):
+        return _of_number(float(when), clock)
+    return None
 
 
 def _of_text(text: str, clock: Clock | None) -> float | None:
@@ -71,10 +78,7 @@ def _of_text(text: str, clock: Clock | None) -> float | None:
         except ValueError:
             if len(text) == 4:  # a year is no date, and 2,024 seconds are not meant
                 return None
-    try:
-        return _of_number(float(text), clock)
-    except ValueError:
-        return None
+    return _of_number(float(text), clock)
 
 
 def _of_number(number: float, clock: Clock | None) -> float | None:

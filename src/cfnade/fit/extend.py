@@ -13,7 +13,9 @@ from scipy.sparse import csr_array, vstack
 
 from cfnade.beyond.direct import NeighbourRegression, likes_of
 from cfnade.beyond.readout import Readout
+from cfnade.beyond.recency import log_watchers, recent_counts, trend
 from cfnade.checks import check_bytes, check_choice, check_whole
+from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.ratings import RelativeRating, popularity_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
@@ -39,7 +41,8 @@ START_NEIGHBOURS = 20
 """Known items, most often found with a new one, whose mean it starts from."""
 
 _ROWS = 512  # new items at once
-_READOUT_WEIGHTS = ("neighbours", "neighbour_weight")
+_DIRECT_WEIGHTS = ("neighbours", "neighbour_weight")
+_READOUT_WEIGHTS = (*_DIRECT_WEIGHTS, "trend")
 
 
 def extend(
@@ -48,6 +51,7 @@ def extend(
     settings: FitSettings,
     *,
     n_epochs: int,
+    log: EventLog | None = None,
     train_items: TrainedItems = "all",
     readout: Readout | None = None,
     seen: Sequence[Mapping[str, Any]] = (),
@@ -61,6 +65,8 @@ def extend(
         counts: More data, (n_users, n_items): columns of the network, then new items.
         settings: Of training, threads and memory; the network stays as it is.
         n_epochs: Passes over the data; 0 adds new items and trains nothing.
+        log: The events behind the counts if they have times, for the recency of the readout. None
+            keeps the trends and the distributions of recent counts of known items.
         train_items: `all` trains all weights; `new` only W, V and d of the new items.
         readout: What was added to the network after training.
         seen: Fingerprints of all data that the network was trained on, in order. The neighbours of
@@ -87,11 +93,14 @@ def extend(
     n_known = before.config.n_items
     keeps_known = train_items == "new" or n_epochs == 0
     ratings = relative_rating or scorer.relative_rating
-    if relative_rating is None and not keeps_known:
-        ratings = ratings.merged_with(RelativeRating().fit(counts))
+    half_life = readout.history_half_life
+    read = recent_counts(log, counts.shape, half_life) if half_life and log else counts
+    if relative_rating is None and not keeps_known and (log or not half_life):
+        ratings = ratings.merged_with(RelativeRating().fit(read))
     elif ratings.n_items_ != n_items:
-        ratings = ratings.followed_by(RelativeRating().fit(counts))
-    rated = ratings.transform(counts)
+        ratings = ratings.followed_by(RelativeRating().fit(read))
+    # Histories are read as recent counts, but the network is trained on plain ones.
+    rated = (RelativeRating().fit(counts) if half_life else ratings).transform(counts)
     config = replace(before.config, n_items=n_items)
     plan = FitPlan.of(counts, replace(settings, memory_limit=None))  # more than is done here
     _check_memory(plan, config, settings.memory_limit)
@@ -130,6 +139,8 @@ def extend(
             finds_all = plan.direct is not None and plan.has_most_pairs(seen)
             n_kept = n_known if keeps_known or not finds_all else 0
             weights |= _neighbours(before, rated, plan, readout, n_kept)
+        if "trend" in before.weights:
+            weights["trend"] = _trend(before, rated, readout, None if keeps_known else log)
     return NetworkScorer(NumpyNetwork(config, weights), ratings), epochs
 
 
@@ -151,7 +162,7 @@ def _neighbours(
     """The direct path: the first `n_kept` items keep their neighbours, the others get new ones."""
     n_items, n_neighbours = rated.shape[1], before.config.n_neighbours
     if n_kept == n_items:
-        return {name: before.weights[name] for name in _READOUT_WEIGHTS}
+        return {name: before.weights[name] for name in _DIRECT_WEIGHTS}
     if plan.direct is None:  # too many items: their neighbours are themselves, without weight
         neighbours = np.repeat(np.arange(n_items)[:, None], n_neighbours, axis=1)
         weight = np.zeros((n_items, n_neighbours), dtype=np.float32)
@@ -161,8 +172,30 @@ def _neighbours(
         assert readout.direct_l2 is not None and readout.direct_gain is not None
         neighbours, weight = regression.neighbours(readout.direct_l2, n_neighbours)
         weight *= np.float32(readout.direct_gain)
-    both = zip(_READOUT_WEIGHTS, (neighbours, weight), strict=True)
+    both = zip(_DIRECT_WEIGHTS, (neighbours, weight), strict=True)
     return {n: np.concatenate([before.weights[n][:n_kept], rows[n_kept:]]) for n, rows in both}
+
+
+def _trend(
+    before: NumpyNetwork, rated: csr_array, readout: Readout, log: EventLog | None
+) -> NDArray[np.float32]:
+    """The trend of each item, (n_items,), found again on a log; without one known items keep it.
+
+    A new item then gets the trend of the known items nearest to it, shifted by the difference in
+    popularity.
+    """
+    n_items, known = rated.shape[1], before.weights["trend"]
+    assert readout.trend_gain is not None and readout.popularity_gain is not None
+    if log is not None:
+        now, ever = (log_watchers(log, n_items, h) for h in (readout.trend_half_life or 0.0, 0.0))
+        return trend(now, ever, readout.trend_gain, readout.popularity_gain)
+    if n_items == len(known):
+        return known
+    near = _nearest_known(rated, len(known))
+    watchers = np.log1p(np.bincount(rated.indices, minlength=n_items))
+    more = watchers[len(known) :] - near @ watchers[: len(known)]
+    new = (near @ known + readout.popularity_gain * more).astype(np.float32)
+    return np.concatenate([known, new])
 
 
 def with_new_items(

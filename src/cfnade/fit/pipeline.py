@@ -413,7 +413,12 @@ class _Fitting:
                 scorer = self._with_features(scorer, strengths, known.n_items)
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
-            calibrator = _calibrate(scorer, histories, new)
+            users = np.flatnonzero(np.diff(new.indptr))
+            if plan.refits:
+                users = np.union1d(users, self._without_later_items(known, train, users.size))
+            calibrator = _calibrate(
+                scorer, histories[users], new[users], more_missing=not plan.refits
+            )
         if train is not known:
             part = self._part(known)
             if plan.refits:
@@ -431,6 +436,17 @@ class _Fitting:
             strengths=strengths,
             epochs=trained.epochs,
         )
+
+    def _without_later_items(
+        self, known: Interactions, train: Interactions, n_judged: int
+    ) -> NDArray[np.intp]:
+        """Users with a history and nothing new after it, as many for each judged user as in all."""
+        n_before = np.diff(train.counts.indptr)
+        has_new = np.diff(known.counts.indptr) > n_before
+        quiet = np.flatnonzero(~has_new & (n_before > 0))
+        n_active = int(np.count_nonzero(has_new & (n_before > 0)))
+        n_quiet = min(quiet.size, round(quiet.size * n_judged / max(n_active, 1)))
+        return np.random.default_rng(self.settings.seed).choice(quiet, n_quiet, replace=False)
 
     def _part(self, data: Interactions) -> TrainingPart:
         given = self.relative_rating
@@ -549,12 +565,11 @@ def find_repeats(
 
 
 def _calibrate(
-    scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatrix
+    scorer: NetworkScorer, histories: CountMatrix, held_out: CountMatrix, *, more_missing: bool
 ) -> Calibrator | None:
     """Fit the calibrator, if there are enough histories."""
-    users = np.flatnonzero(np.diff(held_out.indptr))
     try:
-        return calibrate(scorer, histories[users], held_out[users], more_missing=True)
+        return calibrate(scorer, histories, held_out, more_missing=more_missing)
     except DataError as error:
         logger.warning("the model has no calibrated probabilities: %s", error)
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,10 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     "identity": lambda x: x,
 }
 
+RowSums: TypeAlias = Callable[[csr_array, NDArray[np.floating], str], NDArray[Any]]
+"""The product of a sparse matrix, (n_users, n_items), whose values are given, (n_pairs,), with the
+weights of a name, (n_items, n_hidden)."""
+
 _FEW = 7  # histories up to which overheads count; see `_rows_times`
 _BLOCK_BYTES = 1 << 19  # of weights that stay in the cache
 
@@ -137,23 +141,31 @@ class NumpyNetwork:
         return self.hidden_of(self.first_input(ratings, disliked))
 
     def first_input(
-        self, ratings: csr_array, disliked: csr_array | None = None
+        self,
+        ratings: csr_array,
+        disliked: csr_array | None = None,
+        row_sums: RowSums | None = None,
     ) -> NDArray[np.float32]:
-        """What the first hidden layer is the activation of; arguments as for `hidden`.
+        """What the first hidden layer is the activation of.
+
+        Args:
+            ratings: As for `hidden`, like the next.
+            disliked: None for none.
+            row_sums: Adds up rows of weights; None for our own.
 
         Returns:
             (n_users, n_hidden).
         """
         A_scale = dislike_scale(self.config)
-        W, A = self.weights["like_weight"], self.weights["dislike_weight"]
+        row_sums = row_sums or self._row_sums
         weight = input_weight(self.context(ratings), self.config)  # (n_pairs,)
         one = np.full(ratings.nnz, A_scale, dtype=np.float32)
-        first: NDArray[np.float32] = self.empty_input + _row_sums(ratings, weight, W)
-        first -= _row_sums(ratings, one, A)
+        first: NDArray[np.float32] = self.empty_input + row_sums(ratings, weight, "like_weight")
+        first -= row_sums(ratings, one, "dislike_weight")
         if disliked is not None:
             # Not normalised by `input_scale`: that sums over the liked items alone.
             more = with_values(disliked, (A_scale * (disliked.data - 1.0)).astype(np.float32))
-            first += more @ A
+            first += more @ self.weights["dislike_weight"]
         return first
 
     def context(self, ratings: csr_array) -> csr_array:
@@ -190,6 +202,15 @@ class NumpyNetwork:
         if self.direct_weight is None:
             return np.zeros(ratings.shape, dtype=np.float32)
         return direct_path(ratings, self.direct_weight)
+
+    def direct_terms(self, ratings: csr_array) -> csr_array:
+        """What each like adds to the logits, sparse with repeated entries, (n_users, n_items)."""
+        if self.direct_weight is None:
+            return csr_array(ratings.shape, dtype=np.float32)
+        return direct_terms(ratings, self.direct_weight)
+
+    def _row_sums(self, pairs: csr_array, values: NDArray[np.floating], name: str) -> NDArray[Any]:
+        return _row_sums(pairs, values, self.weights[name])
 
     def output(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """`V h` of each history, (n_users, n_items)."""
@@ -249,9 +270,6 @@ def direct_weight(neighbours: NDArray[np.int64], weight: NDArray[np.float32]) ->
 def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
     """What the direct path adds: `likes @ B`, four times as fast as the sparse product.
 
-    A product of sparse matrices first finds its pattern. Here the rows of B that a user likes are
-    put one after the other; making them dense adds up what falls on the same item.
-
     Args:
         liked: Each stored value is a like, (n_users, n_items).
         weight: B, (n_items, n_items).
@@ -259,9 +277,27 @@ def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
     Returns:
         (n_users, n_items).
     """
+    return np.asarray(direct_terms(liked, weight).toarray())
+
+
+def direct_terms(liked: csr_array, weight: csr_array) -> csr_array:
+    """The terms of `likes @ B`: the rows of B that a user likes, one after the other.
+
+    A product of sparse matrices first finds its pattern. Here entries are repeated, and making
+    them dense adds them up. Arguments are those of `direct_path`.
+    """
     said = weight[liked.indices]  # (n_pairs, n_items)
-    by_user = csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
-    return np.asarray(by_user.toarray())
+    return csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
+
+
+def rows_between(matrix: csr_array, rows: slice) -> csr_array:
+    """Some rows, without copying them."""
+    part = copy(matrix)  # shallow: slicing and the constructor copy
+    start, end = matrix.indptr[[rows.start, rows.stop]]
+    part.data, part.indices = matrix.data[start:end], matrix.indices[start:end]
+    part.indptr = matrix.indptr[rows.start :] - start
+    part.resize((rows.stop - rows.start, matrix.shape[1]))
+    return part
 
 
 def _row_sums(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -78,7 +78,7 @@ class Service:
         """`POST /v1/recommend`."""
         asked = await self._read(request, self.requests.recommend)
         loaded = self.source.current
-        await self._check(loaded, asked)
+        await self._check(loaded, [asked])
         (answer,) = await self.batcher.ask((loaded, asked))
         return json_response(answer)
 
@@ -86,8 +86,7 @@ class Service:
         """`POST /v1/recommend:batch`."""
         many = await self._read(request, self.requests.batch)
         loaded = self.source.current
-        for asked in many.requests:
-            await self._check(loaded, asked)
+        await self._check(loaded, many.requests)
         answers = await self.batcher.ask(*((loaded, asked) for asked in many.requests))
         return json_response(b'{"answers":[' + b",".join(answers) + b"]}")
 
@@ -174,13 +173,14 @@ class Service:
         except ValidationError as error:
             raise invalid_request(error) from None
 
-    async def _check(self, loaded: LoadedModel, asked: RecommendRequest) -> None:
+    async def _check(self, loaded: LoadedModel, asked: Sequence[RecommendRequest]) -> None:
         """Raise a RequestError if a request contradicts itself or the model."""
-        asked.check()
-        if asked.dials is not None:
+        for one in asked:
+            one.check()
+        if any(one.dials is not None for one in asked):
             await self.batcher.run_beside(partial(loaded.check_dials, asked))
-        if asked.has_times:
-            await self.batcher.run_beside(partial(loaded.counts, asked))
+        if dated := [one for one in asked if one.has_times]:
+            await self.batcher.run_beside(lambda: [loaded.counts(one) for one in dated])
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""

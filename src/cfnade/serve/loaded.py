@@ -96,10 +96,11 @@ class LoadedModel:
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
-    def check_dials(self, request: wire.RecommendRequest) -> None:
+    def check_dials(self, requests: Sequence[wire.RecommendRequest]) -> None:
         """Raise a RequestError if this model cannot do what the dials of a request ask for."""
         try:
-            self._reranking(request)
+            for request in requests:
+                self._reranking(request)
         except DataError as error:
             fix = "see the categories of the items that the model was fitted with"
             raise RequestError(404, "unknown_category", str(error)[:300], fix) from None

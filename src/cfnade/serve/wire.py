@@ -74,6 +74,9 @@ Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
 Added = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
 """A tilt or a boost of a score."""
 
+Category = Annotated[str, Field(max_length=200)]
+"""A column of the items' table, or one of its values."""
+
 AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 MAX_CATEGORIES = 100
 """Columns of categories in one request, and values of each."""
@@ -163,11 +166,11 @@ class DialsRequest(StrictRequest):
     boost: dict[str, Added] = Field(
         default_factory=dict, description="Numbers to add to scores, by item id."
     )
-    boost_category: dict[str, dict[str, Added]] = Field(
+    boost_category: dict[Category, dict[Category, Added]] = Field(
         default_factory=dict,
         description="Numbers to add to the scores of a category, by column and value.",
     )
-    at_most: dict[str, AtLeastOne] = Field(
+    at_most: dict[Category, AtLeastOne] = Field(
         default_factory=dict, description="Most items of each category in a list, by column."
     )
 
@@ -364,8 +367,8 @@ class Requests:
                     fields[name] = (kinds[name], copy(field))
             return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
-        by_value: Any = _at_most(MAX_CATEGORIES, dict[str, Added])
-        dials = limited(DialsRequest, boost_category=dict[str, by_value])
+        by_value: Any = _at_most(MAX_CATEGORIES, dict[Category, Added])
+        dials = limited(DialsRequest, boost_category=dict[Category, by_value])
         self.recommend: type[RecommendRequest] = limited(RecommendRequest, dials=dials | None)
         self.batch: type[BatchRequest] = limited(BatchRequest, requests=list[self.recommend])  # type: ignore[name-defined]
         self.explain: type[ExplainRequest] = limited(ExplainRequest)

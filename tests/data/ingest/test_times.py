@@ -148,6 +148,21 @@ def test_a_missing_time_of_any_type_is_refused(tmp_path):
         assert "1 of 1 are missing" in refusal(write_query(tmp_path / "a.parquet", query))
 
 
+def test_a_bad_row_with_a_zoned_time_is_shown_without_a_module_for_zones(tmp_path):
+    query = "SELECT 1 AS user, 'x' AS item, -1 AS count, TIMESTAMPTZ '2024-05-01 12:30+02' AS ts"
+    assert "the first is -1 in data row 1" in refusal(write_query(tmp_path / "a.parquet", query))
+    query = (
+        "SELECT 1 AS user, 'x' AS item, "
+        "unnest([TIMESTAMPTZ '2024-05-01 12:30+02', 'infinity'::TIMESTAMPTZ]) AS ts"
+    )
+    assert "1 of 2 are not dates" in refusal(write_query(tmp_path / "b.parquet", query))
+
+
+def test_a_comma_may_stand_before_the_fractions_of_a_second(tmp_path):
+    log = log_of_times(tmp_path, "2024-05-01 10:30:00,250", "2024-05-01 10:30:00.5")
+    assert log.time.tolist() == [MAY + 0.25, MAY + 0.5]
+
+
 @pytest.mark.parametrize("name", ["position", "Basket", "order", "sequence", "rank"])
 def test_an_order_is_recognised_by_its_name(tmp_path, name):
     log = read_interactions(write(tmp_path / "a.csv", f"user,item,{name}\n1,a,7\n1,b,2\n")).log

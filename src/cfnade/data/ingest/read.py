@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -190,7 +190,7 @@ class _Rows:
     """Rows that can all be used, in SQL."""
 
     query: str
-    """The columns `user`, `item` and, if rows carry counts, `number`; `moment` if they have times;
+    """The columns `user`, `item` and, if rows carry counts, `number`; `at` if they have times;
     `event`, a text, if they have kinds."""
 
     total: str
@@ -202,14 +202,18 @@ class _Rows:
 def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> _Rows:
     """Refuse rows without a user, an item, a finite count of at least 0, a time or a kind."""
     types = connection.types(scan.query)
-    expressions = usable_columns(types)
-    query = f"SELECT {expressions} FROM ({scan.query})"
+    form = time_form(connection, scan, types["time"]) if "time" in columns else None
+
+    def usable(query: str) -> str:
+        rows = f"SELECT {usable_columns(types)} FROM ({query})"
+        return rows if form is None else form.on(rows)
+
+    query = usable(scan.query)
     bad = {role: f"{quote_name(role)} IS NULL" for role in (*ID_ROLES, "event") if role in columns}
     sums = "true, 0"
     if "count" in columns:
         bad |= BAD_COUNTS
         sums = "bool_and(number = trunc(number)), sum(number)"
-    form = time_form(connection, scan, types["time"]) if "time" in columns else None
     figures = [f"count(*) FILTER (WHERE {condition})" for condition in bad.values()]
     figures += [] if form is None else form.figures
     answer = connection.execute(
@@ -222,7 +226,7 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
 
     for role in (*ID_ROLES, "event"):
         if role in n_bad:
-            place, row = _first(connection, scan, expressions, bad[role])
+            place, row = _first(connection, scan, usable, bad[role])
             other = "item" if role == "user" else "user"
             raise DataError(
                 f"{n_bad[role]:,} of {n_rows:,} rows have no {role} in column "
@@ -230,7 +234,7 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
                 f"fill it in or drop these rows{or_ignore(role)}"
             )
     if n_bad:
-        place, row = _first(connection, scan, expressions, " OR ".join(BAD_COUNTS.values()))
+        place, row = _first(connection, scan, usable, " OR ".join(BAD_COUNTS.values()))
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in n_bad.items())
         raise DataError(
             f"{sum(n_bad.values()):,} of {n_rows:,} counts in column {columns['count']!r} cannot "
@@ -241,14 +245,14 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
     if form is not None:
         times = form.judge(found[len(bad) :], is_order=is_order(columns["time"]))
     if isinstance(times, BadTimes):
-        place, row = _first(connection, scan, expressions, times.is_bad)
+        place, row = _first(connection, scan, usable, times.is_bad)
         raise DataError(
             f"times in column {columns['time']!r} cannot be used: {times.reason}; the first is "
             f"{row['time']} in {place} (user {row['user']}, item {row['item']}); write all times "
             f"alike, best as 2024-05-31T18:30:00Z{or_ignore('time')}"
         )
-    moment = "" if times is None else f", {times.value} AS moment"
-    query = f"SELECT {expressions}{moment} FROM ({scan.query})"
+    if times is not None:
+        query = f"SELECT *, {times.value} AS at FROM ({query})"
     if "count" not in columns:
         return _Rows(query, "count(*)", times)
     exact = whole and total < EXACT_LIMIT
@@ -262,6 +266,8 @@ def usable_columns(types: Mapping[str, str]) -> str:
         name = quote_name(role)
         if role in ID_ROLES and kind in FLOAT_TYPES:
             expressions.append(f"CASE WHEN NOT isnan({name}) THEN {name} END AS {name}")
+        elif role == "time" and "TIME ZONE" in kind:  # else Python needs a module for zones
+            expressions.append(f"timezone('UTC', {name}) AS {name}")
         elif role == "event":
             expressions.append(f"CAST({name} AS VARCHAR) AS {name}")
         else:
@@ -274,16 +280,17 @@ def usable_columns(types: Mapping[str, str]) -> str:
 
 
 def _first(
-    connection: Connection, scan: Scan, expressions: str, condition: str
+    connection: Connection, scan: Scan, usable: Callable[[str], str], condition: str
 ) -> tuple[str, dict[str, str]]:
     """The place and the values, for messages, of the first row that meets a condition."""
-    for label, query in scan.parts.items():
+    for label, part in scan.parts.items():
+        query = usable(part)
         found = connection.execute(
-            f"SELECT * FROM (SELECT row_number() OVER () AS row, {expressions} "
-            f"FROM ({query})) WHERE {condition} ORDER BY row LIMIT 1"
+            f"SELECT * FROM (SELECT row_number() OVER () AS row, * FROM ({query})) "
+            f"WHERE {condition} ORDER BY row LIMIT 1"
         ).fetchall()
         for place, *values in found:
-            roles = connection.types(f"SELECT {expressions} FROM ({query})")
+            roles = connection.types(query)
             shown = {role: scan.shown(role, v) for role, v in zip(roles, values, strict=True)}
             return f"data row {place:,} of {label}", shown
     raise AssertionError("a row that was counted is missing")
@@ -303,7 +310,7 @@ def _aggregate(
     keys = {"u": "u.code", "i": "i.code"}
     joins = 'JOIN user_ids AS u ON r."user" = u.id JOIN item_ids AS i ON r."item" = i.id '
     if rows.times is not None:
-        keys["t"] = "r.moment"
+        keys["t"] = "r.at"
     if kinds:
         keys["k"] = "k.code"
         joins += 'JOIN kinds AS k ON r."event" = k.id '

@@ -23,7 +23,7 @@ _ZONED = rf"{_DATE}[T ]{_TIME_OF_DAY} *{_ZONE}"
 _YEAR_LAST = r"\d{1,2}([-/.])\d{1,2}[-/.]\d{4}( .*)?"
 _TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 
-_TEXT = "replace(trim(CAST(time AS VARCHAR)), ',', '.')"
+_DATE_OF_NUMBER = "try_strptime(CAST(TRY_CAST(moment AS BIGINT) AS VARCHAR), '%Y%m%d')"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Times:
     """How all times of a column are read."""
 
     value: str
-    """SQL of a time as a DOUBLE, from the column `time`."""
+    """SQL of a time as a DOUBLE, from the columns of the form."""
 
     clock: Clock
     unit: str
@@ -51,7 +51,8 @@ class BadTimes:
 class TimeForm:
     """One way to write times, in SQL of the column `time`.
 
-    `figures` are computed in the pass that checks all rows; `judge` decides by their values.
+    `on` adds its columns to rows. `figures` are computed in the pass that checks all of them, and
+    `judge` decides by the values.
     """
 
     value: str
@@ -61,28 +62,39 @@ class TimeForm:
     is_number: bool = False
     is_missing: str = "time IS NULL"
     is_zoned: str = "false"
-    day_first: str | None = None
+    day_first: str = "NULL"
     """As `value`, if `value` takes the month to come before the day."""
+
+    before: tuple[str, ...] = ()
+    """Columns that the others are computed from, in this order."""
+
+    def on(self, query: str) -> str:
+        """The rows of a query with the columns `moment`, `day_first`, `is_zoned`, `is_missing`."""
+        for column in self.before:
+            query = f"SELECT *, {column} FROM ({query})"
+        return (
+            f"SELECT *, {self.value} AS moment, {self.day_first} AS day_first, "
+            f"{self.is_zoned} AS is_zoned, {self.is_missing} AS is_missing FROM ({query})"
+        )
 
     @property
     def figures(self) -> list[str]:
-        """Aggregates over all rows that `judge` needs."""
-        other = self.day_first or self.value
-        usable = f"CASE WHEN isfinite({self.value}) THEN {self.value} END"
+        """Aggregates over all rows, with these columns, that `judge` needs."""
+        conditions = (
+            "is_missing",
+            _unreadable("moment"),
+            _unreadable("day_first"),
+            "moment IS DISTINCT FROM day_first",
+            "is_zoned",
+        )
+        tallies = [f"count(*) FILTER (WHERE {condition})" for condition in conditions]
+        usable = "CASE WHEN isfinite(moment) THEN moment END"
         is_date = "false"
         if self.is_number:
             is_date = (
-                f"CASE WHEN {self.value} BETWEEN 19000101 AND 21001231 AND {self.value} = "
-                f"trunc({self.value}) THEN {_date_of(self.value)} IS NOT NULL ELSE false END"
+                "CASE WHEN moment BETWEEN 19000101 AND 21001231 AND moment = trunc(moment) "
+                f"THEN {_DATE_OF_NUMBER} IS NOT NULL ELSE false END"
             )
-        conditions = (
-            self.is_missing,
-            self._unreadable(self.value),
-            self._unreadable(other),
-            f"{self.value} IS DISTINCT FROM {other}",
-            self.is_zoned,
-        )
-        tallies = [f"count(*) FILTER (WHERE {condition})" for condition in conditions]
         return ["count(*)", *tallies, f"min({usable})", f"max({usable})", f"bool_and({is_date})"]
 
     def judge(self, figures: Sequence[Any], *, is_order: bool) -> Times | BadTimes:
@@ -92,43 +104,43 @@ class TimeForm:
         """
         n_rows, n_missing, n_bad, n_bad_other, n_differ, n_zoned, low, high, all_dates = figures
         if n_missing:
-            return BadTimes(f"{n_missing:,} of {n_rows:,} are missing", self.is_missing)
-        value, unit = self.value, self.unit
-        if self.day_first is not None:
+            return BadTimes(f"{n_missing:,} of {n_rows:,} are missing", "is_missing")
+        value, unit = "moment", self.unit
+        if self.day_first != "NULL":
             if n_differ and n_bad == n_bad_other == 0:
                 reason = "it is not clear whether the day or the month comes first"
-                return BadTimes(reason, f"{value} IS DISTINCT FROM {self.day_first}")
+                return BadTimes(reason, "moment IS DISTINCT FROM day_first")
             if n_bad_other < n_bad:
-                value, n_bad, unit = self.day_first, n_bad_other, unit.replace("month", "day")
+                value, n_bad, unit = "day_first", n_bad_other, unit.replace("month", "day")
         if n_bad:
             what = "finite numbers" if self.is_number else "dates or times like the first"
-            return BadTimes(f"{n_bad:,} of {n_rows:,} are not {what}", self._unreadable(value))
+            return BadTimes(f"{n_bad:,} of {n_rows:,} are not {what}", _unreadable(value))
         if 0 < n_zoned < n_rows:
             reason = f"{n_rows - n_zoned:,} of {n_rows:,} have no time zone, the others have one"
-            return BadTimes(reason, f"NOT ({self.is_zoned})")
+            return BadTimes(reason, "NOT is_zoned")
         if self.is_number:
-            return self._judge_numbers(low, high, all_dates=all_dates, is_order=is_order)
+            return _judge_numbers(low, high, all_dates=all_dates, is_order=is_order)
         return Times(value, "seconds", WITH_ZONE if n_zoned else unit)
 
-    def _judge_numbers(
-        self, low: float, high: float, *, all_dates: bool, is_order: bool
-    ) -> Times | BadTimes:
-        if is_order:
-            return Times(self.value, "order", PLACES)
-        if all_dates:
-            return Times(f"epoch({_date_of(self.value)})", "seconds", "dates written as YYYYMMDD")
-        size = max(abs(low), abs(high))
-        if size < SMALLEST_SECONDS:
-            return Times(self.value, "number", "numbers of an unknown unit")
-        per_second, name = unit_of(size)
-        if low >= SMALLEST_SECONDS and unit_of(low) != (per_second, name):
-            reason = f"by their size some are {unit_of(low)[1]} since 1970, others {name}"
-            return BadTimes(reason, f"{self.value} < {SMALLEST_SECONDS * per_second!r}")
-        unit = f"{name} since 1970, by their size"
-        return Times(f"({self.value} / {per_second!r})", "seconds", unit)
 
-    def _unreadable(self, value: str) -> str:
-        return f"NOT ({self.is_missing}) AND NOT coalesce(isfinite({value}), false)"
+def _unreadable(value: str) -> str:
+    return f"NOT is_missing AND NOT coalesce(isfinite({value}), false)"
+
+
+def _judge_numbers(low: float, high: float, *, all_dates: bool, is_order: bool) -> Times | BadTimes:
+    """What numbers are, by their range."""
+    if is_order:
+        return Times("moment", "order", PLACES)
+    if all_dates:
+        return Times(f"epoch({_DATE_OF_NUMBER})", "seconds", "dates written as YYYYMMDD")
+    size = max(abs(low), abs(high))
+    if size < SMALLEST_SECONDS:
+        return Times("moment", "number", "numbers of an unknown unit")
+    per_second, name = unit_of(size)
+    if low >= SMALLEST_SECONDS and unit_of(low) != (per_second, name):
+        reason = f"by their size some are {unit_of(low)[1]} since 1970, others {name}"
+        return BadTimes(reason, f"moment < {SMALLEST_SECONDS * per_second!r}")
+    return Times(f"moment / {per_second!r}", "seconds", f"{name} since 1970, by their size")
 
 
 def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
@@ -139,43 +151,49 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
         return TimeForm("epoch(time)", "dates")
     if kind.startswith("TIMESTAMP"):
         return TimeForm("epoch(time)", WITH_ZONE if "TIME ZONE" in kind else WITHOUT_ZONE)
-    is_missing = f"{TimeForm.is_missing} OR {_TEXT} = ''"
+    written = "trim(CAST(time AS VARCHAR)) AS written"
+    is_missing = "time IS NULL OR written = ''"
     found = connection.execute(
-        f"SELECT {_TEXT} FROM ({scan.query}) WHERE NOT ({is_missing}) LIMIT 1"
+        f"SELECT written FROM (SELECT time, {written} FROM ({scan.query})) "
+        f"WHERE NOT ({is_missing}) LIMIT 1"
     ).fetchall()
     first = found[0][0] if found else ""
     if _is_float(first):
-        return _numbers(f"TRY_CAST({_TEXT} AS DOUBLE)", is_missing)
+        return _numbers("TRY_CAST(written AS DOUBLE)", is_missing, written)
     if match := re.fullmatch(_YEAR_LAST, first):
         month_first, day_first = (
             _by_formats(match[1].join((*order, "%Y"))) for order in (("%m", "%d"), ("%d", "%m"))
         )
-        unit = "dates with the month first, taken as UTC"
-        return TimeForm(month_first, unit, is_missing=is_missing, day_first=day_first)
+        return TimeForm(
+            month_first,
+            "dates with the month first, taken as UTC",
+            is_missing=is_missing,
+            day_first=day_first,
+            before=(written,),
+        )
     is_local, is_zoned = (
-        f"regexp_full_match({_TEXT}, {quote_text(pattern)})" for pattern in (_LOCAL, _ZONED)
+        f"regexp_full_match(written, {quote_text(pattern)})" for pattern in (_LOCAL, _ZONED)
     )
-    in_utc = f"regexp_replace({_TEXT}, ' *(Z|z|UTC|GMT)$', '+00')"
-    zoned = f"TRY_CAST(regexp_replace({in_utc}, ' +([+-])', '\\1') AS TIMESTAMPTZ)"
-    value = (
-        f"CASE WHEN {is_local} THEN epoch(TRY_CAST({_TEXT} AS TIMESTAMP)) "
-        f"WHEN {is_zoned} THEN epoch({zoned}) END"
+    in_utc = "regexp_replace(replace(written, ',', '.'), ' *(Z|z|UTC|GMT)$', '+00')"
+    with_zone = f"TRY_CAST(regexp_replace({in_utc}, ' +([+-])', '\\1') AS TIMESTAMPTZ)"
+    return TimeForm(
+        "CASE WHEN is_local THEN epoch(TRY_CAST(replace(written, ',', '.') AS TIMESTAMP)) "
+        f"WHEN {is_zoned} THEN epoch({with_zone}) END",
+        WITHOUT_ZONE,
+        is_missing=is_missing,
+        is_zoned="NOT is_local",  # of those that can be read
+        before=(written, f"{is_local} AS is_local"),
     )
-    return TimeForm(value, WITHOUT_ZONE, is_missing=is_missing, is_zoned=is_zoned)
 
 
-def _numbers(value: str, is_missing: str) -> TimeForm:
-    is_nan = f"coalesce(isnan({value}), false)"
-    return TimeForm(value, is_number=True, is_missing=f"{is_missing} OR {is_nan}")
+def _numbers(value: str, is_missing: str, *before: str) -> TimeForm:
+    is_missing = f"{is_missing} OR coalesce(isnan({value}), false)"
+    return TimeForm(value, is_number=True, is_missing=is_missing, before=before)
 
 
 def _by_formats(date: str) -> str:
     formats = ", ".join(quote_text(date + time) for time in _TIMES_OF_DAY)
-    return f"epoch(try_strptime({_TEXT}, [{formats}]))"
-
-
-def _date_of(number: str) -> str:
-    return f"try_strptime(CAST(TRY_CAST({number} AS BIGINT) AS VARCHAR), '%Y%m%d')"
+    return f"epoch(try_strptime(written, [{formats}]))"
 
 
 def _is_float(text: str) -> bool:

@@ -1,0 +1,1 @@
+"""An attack on all surfaces of cfnade that anyone can rerun: `make campaign`."""

@@ -1,0 +1,84 @@
+"""Mutations of a saved model, three quarters of them with checksums made right again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from campaign.tally import NASTY, Tally, attempt, changed_bytes, in_batches
+from cfnade.estimator import ImplicitCFNADE
+from cfnade.storage.folder import inspect_artifact, save_artifact
+from tests.storage.saved import KEPT, random_artifact, seal
+
+NAMES = ("model.json", "weights.safetensors", "ratings.safetensors", "items.json")
+MOST_SECONDS = 5.0
+
+
+def artifacts(n: int, seed: int, until: float) -> Tally:
+    """Mutate a model n times; each is refused in one line, or loads and answers."""
+    with tempfile.TemporaryDirectory(prefix="cfnade-campaign-") as parent:
+        saved = [KEPT, Path(parent) / "float32", Path(parent) / "int16"]
+        for number, folder in enumerate(saved[1:]):
+            made = random_artifact(np.random.default_rng(number), n_layers=1 + number)
+            save_artifact(made, folder, folder.name)  # type: ignore[arg-type]
+
+        def one(tally: Tally, rng: random.Random, what: str) -> None:
+            folder = Path(parent) / "model"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(rng.choice(saved), folder)
+            name = rng.choice(NAMES)
+            path = folder / name
+            if name.endswith(".json") and rng.random() < 0.6:
+                path.write_text(json.dumps(changed_json(rng, json.loads(path.read_text()))))
+            elif name.endswith("tensors") and rng.random() < 0.4:
+                path.write_bytes(_changed_header(rng, path.read_bytes()))
+            else:
+                path.write_bytes(changed_bytes(rng, path.read_bytes()))
+            if rng.random() < 0.75:
+                with contextlib.suppress(Exception):  # where model.json is no longer an object
+                    seal(folder)
+            attempt(tally, what, lambda: _use(folder, rng.random() < 0.8), MOST_SECONDS)
+
+        return in_batches("artifacts", one, n=n, until=until, seed=seed, batch=200, seconds=120)
+
+
+def _use(folder: Path, verify: bool) -> None:
+    inspect_artifact(folder, verify=verify)
+    with np.errstate(all="ignore"):
+        model = ImplicitCFNADE.load(folder, verify=verify)
+        n_items = model.n_features_in_
+        history = csr_array(np.eye(1, n_items))
+        ids, scores = model.recommend(0, history, N=3)
+        assert len(ids) == len(scores) <= 3
+        model.similar_items(model.catalogue_.ids.tolist()[0], N=2)
+
+
+def changed_json(rng: random.Random, value: Any) -> Any:
+    """The value with one entry, at some depth, replaced, removed or repeated."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        if rng.random() < 0.1:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: changed_json(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        at = rng.randrange(len(value))
+        inner = [changed_json(rng, value[at])] * rng.choice((0, 1, 1, 1, 2, 1000))
+        return [*value[:at], *inner, *value[at + 1 :]]
+    return rng.choice(
+        [None, True, 0, -1, 1.5, 2**31, 2**63, 10**30, 1e300, "", "x", [], {}, [[]], {"a": 1},
+         "<i8", "decimal", ["int"], ["decimal"], "1E+99999999", rng.choice(NASTY).decode("latin-1")]
+    )  # fmt: skip
+
+
+def _changed_header(rng: random.Random, content: bytes) -> bytes:
+    n = int.from_bytes(content[:8], "little")
+    header = json.dumps(changed_json(rng, json.loads(content[8 : 8 + n]))).encode()
+    return len(header).to_bytes(8, "little") + header + content[8 + n :]

@@ -1,0 +1,205 @@
+"""A fit over an old model, killed at random instants and at every call to the file system.
+
+After each kill a model must be at its place, the old one or the new; then the fit is resumed, and
+its weights are compared with those of a fit that nobody disturbed, bit for bit. Also a full disk,
+no file handles, SIGTERM, and two fits at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from campaign.tally import Tally, seeded
+from cfnade.cli.main import run
+from cfnade.errors import ArtifactError
+from cfnade.fit import pipeline
+from cfnade.storage.folder import load_artifact
+from tests.cli.helpers import set_options, write_events
+
+OLD = set_options(n_hidden=4, max_epochs=2)
+NEW = set_options(n_hidden=8, max_epochs=4, learning_rate=0.02)
+CALLS = {
+    "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir",
+    "os.scandir", "shutil.rmtree", "tempfile.mkdtemp", "ctypes.dlsym",
+}  # fmt: skip
+
+
+class Fits:
+    """Fits of one small table in child processes, which share what this process imported."""
+
+    def __init__(self, parent: Path) -> None:
+        import cfnade.model.training  # noqa: F401 - once, for all children
+
+        self.data, self.out = write_events(parent / "events.csv"), parent / "m"
+        self.place = parent
+        self.fit(*OLD)
+        self.old = self.weights()
+        self._kept = self.out.rename(parent / "old")
+        self.fit(*NEW)
+        self.new = self.weights()
+        self.put_old_back()
+
+    def put_old_back(self) -> None:
+        """Begin again with the old model at the place."""
+        shutil.rmtree(self.out)
+        shutil.copytree(self._kept, self.out)
+
+    def weights(self) -> bytes:
+        """Of the model at the place, which must be whole."""
+        load_artifact(self.out)
+        return (self.out / "weights.safetensors").read_bytes()
+
+    def start(self, *options: str, before: Callable[[], Any] = lambda: None) -> int:
+        """Begin a fit; gives the process."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, 1)
+                os.dup2(null, 2)
+                pipeline.CHECKPOINT_SECONDS = 0.0
+                before()
+                code = run(["fit", str(self.data), "--out", str(self.out), *options])
+            finally:
+                os._exit(code)
+        return pid
+
+    def fit(self, *options: str, before: Callable[[], Any] = lambda: None) -> int:
+        """Fit, and give the exit code; below 0 for a signal."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.start(*options, before=before), 0)[1])
+
+    def left(self) -> list[str]:
+        """What is beside the model and the data."""
+        return sorted({path.name for path in self.place.iterdir()} - {"m", "old", "events.csv"})
+
+    def check(self, tally: Tally, what: str) -> None:
+        """See that a model is there, finish the fit, and put the old model back."""
+        try:
+            found = self.weights()
+        except ArtifactError as error:
+            return tally.fail(f"{what}: no whole model is left: {error}")
+        if found not in (self.old, self.new):
+            return tally.fail(f"{what}: neither the old nor the new model")
+        has_checkpoint = (self.place / "m.checkpoint").exists()
+        code = self.fit("--resume", *NEW) if has_checkpoint else 2
+        kind = "resumed"
+        if code != 0:  # no checkpoint was complete
+            code, kind = self.fit(*NEW), "fitted again"
+        if code != 0 or self.weights() != self.new:
+            return tally.fail(f"{what}: {kind} with exit code {code}, other weights, or none")
+        if self.left():
+            return tally.fail(f"{what}: left behind {self.left()}")
+        self.put_old_back()
+        return tally.add(kind)
+
+
+@contextlib.contextmanager
+def prepared() -> Iterator[Fits]:
+    """A folder with a table and an old model."""
+    with tempfile.TemporaryDirectory(prefix="cfnade-campaign-") as parent:
+        yield Fits(Path(parent))
+
+
+def die_at(number: int, place: Path, count: mmap.mmap) -> Callable[[], None]:
+    """A function that has this process killed before its n-th call on files in a folder.
+
+    The calls so far are in `count`, which processes share.
+    """
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        is_elsewhere = event != "ctypes.dlsym" and not str(arguments[:1]).count(str(place))
+        if event not in CALLS or is_elsewhere:
+            return
+        n_calls = int.from_bytes(count[:8], "little")
+        if n_calls == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        count[:8] = (n_calls + 1).to_bytes(8, "little")
+
+    def install() -> None:
+        count[:8] = bytes(8)
+        sys.addaudithook(hook)
+
+    return install
+
+
+def kills(n: int, seed: int, until: float) -> Tally:
+    """Kill n fits: every second one at the next of its calls, the others at random instants."""
+    tally, started = Tally(), time.monotonic()
+    with prepared() as fits, mmap.mmap(-1, 8) as count:
+        begun = time.monotonic()
+        fits.fit(*NEW, before=die_at(-1, fits.place, count))
+        seconds, n_calls = time.monotonic() - begun, int.from_bytes(count[:8], "little")
+        fits.put_old_back()
+        rng = seeded("kills", seed)
+        calls = list(range(n_calls - 1, -1, -max(1, n_calls // (n // 2 + 1))))
+        for number in range(n):
+            if time.monotonic() > until:
+                break
+            if number % 2 == 0 and calls:
+                call = calls.pop(0)
+                what = f"killed before call {call} of {n_calls}"
+                if fits.fit(*NEW, before=die_at(call, fits.place, count)) != -signal.SIGKILL:
+                    tally.fail(f"{what}: it was not made")
+            else:
+                what = f"killed at an instant, {seed}/{number}"
+                pid = fits.start(*NEW)
+                time.sleep(rng.uniform(0, seconds))
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            fits.check(tally, what)
+    tally.seconds = time.monotonic() - started
+    return tally
+
+
+def shortages(n: int, seed: int, until: float) -> Tally:
+    """Fits that run out of disk or of file handles, are asked to stop, or are two at once."""
+    tally, started = Tally(), time.monotonic()
+    rng = seeded("shortages", seed)
+
+    def full_disk() -> None:
+        """A file cannot grow beyond some bytes: as on a full disk, writing fails."""
+        most = rng.choice((0, 100, 2_000, 4_000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    def no_handles() -> None:
+        n_open = len(list(Path("/proc/self/fd").iterdir()))
+        most = n_open + rng.randrange(12)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    with prepared() as fits:
+        for number in range(n):
+            if time.monotonic() > until:
+                break
+            kind = ("full disk", "no file handles", "SIGTERM", "two at once")[number % 4]
+            what = f"{kind}, {seed}/{number}"
+            if kind in ("full disk", "no file handles"):
+                rng.random()
+                code = fits.fit(*NEW, before=full_disk if kind == "full disk" else no_handles)
+                if code not in (0, 1, 2):
+                    tally.fail(f"{what}: exit code {code}")
+                    continue
+            else:
+                pids = [fits.start(*NEW) for _ in range(1 + (kind == "two at once"))]
+                if kind == "SIGTERM":
+                    time.sleep(rng.uniform(0, 0.5))
+                    os.kill(pids[0], signal.SIGTERM)
+                codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+                if kind == "two at once" and (0 not in codes or not set(codes) <= {0, 2}):
+                    tally.fail(f"{what}: exit codes {codes}")
+                    continue
+            fits.check(tally, what)
+    tally.seconds = time.monotonic() - started
+    return tally

@@ -1,0 +1,179 @@
+"""What a part of the campaign tried and what broke, and inputs that run in a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import select
+import signal
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cfnade.errors import CfnadeError
+
+MOST_SHOWN = 20
+LONGEST_LINE = 4_000
+
+
+@dataclass
+class Tally:
+    """Counts of outcomes by name; whatever is in `broken` must not happen."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def tried(self) -> int:
+        """Number of attempts."""
+        return sum(self.outcomes.values())
+
+    def add(self, outcome: str) -> None:
+        """Count an outcome that may be."""
+        self.outcomes[outcome] += 1
+
+    def fail(self, what: str) -> None:
+        """Count, and keep, what must not happen."""
+        self.outcomes["broken"] += 1
+        if len(self.broken) < MOST_SHOWN:
+            self.broken.append(what)
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of another."""
+        self.outcomes.update(other.outcomes)
+        self.broken += other.broken[: MOST_SHOWN - len(self.broken)]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the results."""
+        figures = {"tried": self.tried, "seconds": round(self.seconds, 1)}
+        return {**figures, "outcomes": dict(self.outcomes), "broken": self.broken}
+
+
+def attempt(tally: Tally, what: str, work: Callable[[], Any], at_most: float) -> None:
+    """Try one input: it is used, or refused in one line, in time; all else is broken."""
+    started = time.monotonic()
+    try:
+        work()
+        outcome = "used"
+    except CfnadeError as error:
+        text = str(error)
+        outcome = "refused"
+        if "\n" in text or len(text) > LONGEST_LINE:
+            return tally.fail(f"{what}: a message of {len(text)} characters: {text[:200]!r}")
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return tally.fail(f"{what}: {type(error).__name__} {error!s:.200} at {where}")
+    if (taken := time.monotonic() - started) > at_most:
+        return tally.fail(f"{what}: took {taken:.1f} seconds")
+    return tally.add(outcome)
+
+
+def in_child(work: Callable[[Tally], None], *, seconds: float, memory: int = 4 << 30) -> Tally:
+    """Run a batch in a child process: a crash or a hang of it is an outcome like others."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        tally, code = Tally(), 1
+        try:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            work(tally)
+            code = 0
+        except BaseException:
+            tally.fail(traceback.format_exc()[-600:])
+        finally:
+            with os.fdopen(writer, "w") as pipe:
+                json.dump({"outcomes": tally.outcomes, "broken": tally.broken}, pipe)
+            os._exit(code)
+    os.close(writer)
+    until, tally, text = time.monotonic() + seconds, Tally(), b""
+    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+        part = os.read(reader, 1 << 16)
+        text += part
+        if not part:
+            break
+    else:
+        os.kill(pid, signal.SIGKILL)
+        tally.fail(f"hung for {seconds:.0f} seconds")
+    os.close(reader)
+    status = os.waitpid(pid, 0)[1]
+    if text:
+        found = json.loads(text)
+        tally.outcomes.update(found["outcomes"])
+        tally.broken += found["broken"]
+    elif not tally.broken:
+        tally.fail(f"the process died with status {status}")
+    return tally
+
+
+def seeded(*parts: Any) -> random.Random:
+    """A generator that follows from what it is for."""
+    return random.Random("/".join(map(str, parts)))
+
+
+def in_batches(
+    name: str,
+    one: Callable[[Tally, random.Random, str], None],
+    *,
+    n: int,
+    until: float,
+    seed: int,
+    batch: int,
+    seconds: float,
+) -> Tally:
+    """Try n inputs, or as many as time allows, in child processes of `batch` each.
+
+    Each input is made by a generator of its own, so that its number is enough to make it again.
+    """
+    total, started = Tally(), time.monotonic()
+    for first in range(0, n, batch):
+        if time.monotonic() > until:
+            break
+
+        def work(tally: Tally, first: int = first) -> None:
+            for number in range(first, min(first + batch, n)):
+                one(tally, seeded(name, seed, number), f"{name} {seed}/{number}")
+
+        found = in_child(work, seconds=seconds)
+        found.broken = [f"{name} {seed}/{first}+: {text}" for text in found.broken]
+        total.merge(found)
+    total.seconds = time.monotonic() - started
+    return total
+
+
+def changed_bytes(rng: random.Random, content: bytes) -> bytes:
+    """Some bytes flipped, cut, repeated or replaced."""
+    data = bytearray(content or b"\0")
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(len(data) + 1)
+        kind = rng.randrange(6)
+        if kind == 0 and at < len(data):
+            data[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del data[at : at + rng.choice((1, 4, 50, len(data)))]
+        elif kind == 2:
+            data[at:at] = data[at : at + rng.choice((1, 8, 200))] * rng.choice((1, 2, 50))
+        elif kind == 3:
+            data[at:at] = rng.randbytes(rng.choice((1, 4, 30)))
+        elif kind == 4:
+            number = rng.choice((0, 1 << 62, (1 << 64) - 1))
+            data[at : at + 8] = number.to_bytes(8, "little")
+        else:
+            data[at:at] = rng.choice(NASTY)
+        if not data:
+            break
+    return bytes(data)
+
+
+NASTY = [
+    b'"', b"'", b",", b";", b"\n", b"\r\n", b"\r", b"\t", b"\0", b"\xff\xfe", b"\xef\xbb\xbf",
+    b"1e999", b"NaN", b"-1", b"9" * 400, b"1E+99999999", b"[" * 2_000, b"{" * 50, b"\\ud800",
+    b"../../x", b"null", b"true", b"'; DROP TABLE rows; --", b"<script>", b"\x1b[2J", b"%s%n",
+    b"a" * 5_000, b"0x10", b"1_000",
+]  # fmt: skip

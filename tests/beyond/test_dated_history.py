@@ -1,0 +1,122 @@
+"""A history at request time decays as the same events of a table do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfnade import DataError, ImplicitCFNADE
+from cfnade.beyond.dated_history import HistoryDecay
+from cfnade.beyond.recency import recent_counts
+from cfnade.data.interactions import Interactions
+from tests.compare.logs import random_log
+from tests.networks import random_model
+
+
+def history_of(data: Interactions, user: int) -> dict[int, list[list[float]]]:
+    """The events of a user as one would send them."""
+    log, history = data.log, {}
+    for entry in np.flatnonzero(log.user == user)[::-1]:
+        pair = [float(log.count[entry]), float(log.time[entry])]
+        history.setdefault(int(log.item[entry]), []).append(pair)
+    return history
+
+
+@pytest.mark.parametrize("clock", ["seconds", "number", "order"])
+@pytest.mark.parametrize("half_life", [0.0, 0.7, 20.0])
+def test_events_at_request_time_are_those_of_a_table(clock, half_life):
+    data = random_log(n_users=8, clock=clock)
+    expected = recent_counts(data.log, data.counts.shape, half_life).toarray()
+    for user in range(8):
+        found = HistoryDecay(half_life, clock).counts(history_of(data, user))
+        row = np.zeros(data.n_items)
+        row[list(found)] = list(found.values())
+        np.testing.assert_array_equal(row, expected[user])
+
+
+DECAY = HistoryDecay(10.0, "number")
+
+
+def test_the_count_is_decayed_relative_to_the_latest_time():
+    assert DECAY.counts({"a": [8, 0], "b": [2, 30]}) == {"a": 1.0, "b": 2.0}
+    assert DECAY.counts({"a": [8, 1000], "b": (2, 1030)}) == {"a": 1.0, "b": 2.0}
+    assert DECAY.counts({"a": [[1, 20], [1, 30], [4, 0]], "b": [1, 30]}) == {"a": 2.0, "b": 1.0}
+
+
+def test_an_entry_without_a_time_counts_as_the_latest():
+    assert DECAY.counts({"a": [8, 0], "b": [2, 30], "c": 4}) == {"a": 1.0, "b": 2.0, "c": 4.0}
+    assert DECAY.counts({"a": [8, None], "b": [2, None]}) == {"a": 8.0, "b": 2.0}
+    assert DECAY.counts({"a": [8, -5]}) == {"a": 8.0}
+
+
+def test_what_did_not_happen_makes_nothing_older():
+    found = DECAY.counts({"a": [4, 0], "b": [0, 1000], "c": [], "d": [[0, 5]]})
+    assert found == {"a": 4.0, "b": 0.0, "c": 0.0, "d": 0.0}
+    assert DECAY.counts({"b": [0, 1000]}) == {"b": 0.0}
+
+
+def test_without_a_half_life_times_make_no_difference_but_must_be_readable():
+    for clock in (None, "seconds"):
+        decay = HistoryDecay(0.0, clock)
+        assert decay.counts({"a": [3, "2024-01-01"], "b": [5, 1.0]}) == {"a": 3.0, "b": 5.0}
+        with pytest.raises(DataError, match="a time must be "):
+            decay.counts({"a": [3, "soon"]})
+
+
+@pytest.mark.parametrize(
+    "plain", [{"a": 2}, ["a", "b"], {}, pd.Series({"a": 3.0}), {"a": -1}, {"a": "x"}]
+)
+def test_a_history_without_times_is_left_as_it_is(plain):
+    assert DECAY.counts(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"a": [1]}, r"a count, \[count, when\] or a list of such pairs; got \[1\]"),
+        ({"a": [1, 2, 3]}, "a list of such pairs"),
+        ({"a": [[1, 2], [3]]}, "a list of such pairs"),
+        ({"a": [-1, 2]}, "must be finite and at least 0"),
+        ({"a": [1, 2], "b": float("nan")}, "must be finite and at least 0"),
+        ({"a": ["x", 2]}, "must be numbers"),
+        ({"a": [1, "soon"]}, "a time must be a number.*'soon'"),
+        ({"a": [1, float("inf")]}, "a time must be a number"),
+    ],
+)
+def test_bad_entries_are_refused_in_one_line(wrong, why):
+    with pytest.raises(DataError, match=why) as error:
+        DECAY.counts(wrong)
+    assert "\n" not in str(error.value)
+
+
+def dated_model() -> ImplicitCFNADE:
+    """A random network whose histories decay with a half-life of 10 days."""
+    plain = random_model()
+    info = {"training": {"readout": {"history_half_life": 864_000.0}, "clock": "seconds"}}
+    return ImplicitCFNADE.from_parts(plain.scorer_, plain.catalogue_, info=info)
+
+
+def test_every_question_takes_times():
+    model, plain = dated_model(), random_model()
+    dated = {"i3": [8, "2024-05-01"], "i7": [2, "2024-05-31T00:00:00Z"], "i9": 4}
+    same = {"i3": 1.0, "i7": 2.0, "i9": 4.0}
+    for ask in (
+        lambda m, h: m.recommend_for(h, 5)[1].tolist(),
+        lambda m, h: [effect.score for effect in m.explain(h, "i15").effects],
+        lambda m, h: m.similar_users(h, m.catalogue_.history(["i3"]))[1].tolist(),
+    ):
+        assert ask(model, dated) == ask(plain, same) != ask(plain, {**same, "i3": 8.0})
+        assert ask(model, same) == ask(plain, same)
+        undated = {"i3": 8.0, "i7": 2.0, "i9": 4.0}
+        assert ask(plain, dated) == ask(plain, undated)  # accepted, without effect
+    for wrong in ({"i3": [1, "soon"]}, {"stranger": [1, "soon"]}):
+        with pytest.raises(DataError, match="a date or time such as 2024-05-31"):
+            model.recommend_for(wrong)
+
+
+def test_an_unknown_item_can_be_the_latest():
+    model = dated_model()
+    history = {"i3": [8, "2024-05-01"], "stranger": [1, "2024-05-31"]}
+    found = model.recommend_for(history, unknown="ignore")[1]
+    np.testing.assert_array_equal(found, model.recommend_for({"i3": 1.0})[1])

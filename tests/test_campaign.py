@@ -1,0 +1,61 @@
+"""The campaign in short: each part with a few inputs of a fixed seed. `make campaign` runs more."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("uvicorn")
+
+from campaign.run import PARTS, table
+from campaign.tally import Tally, attempt, in_child
+from cfnade.errors import DataError
+from tests.markdown_examples import ROOT
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+ATTEMPTS = {"artifacts": 150, "tables": 40, "wire": 300, "kills": 2, "shortages": 4, "soak": 7}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_the_campaign_breaks_nothing(part):
+    """In a process of its own: its children are forked, and this one has threads."""
+    command = [sys.executable, "-m", "campaign.run", "--no-write", "--minutes", "2", "--seed", "1"]
+    command += ["--parts", part, "--attempts", str(ATTEMPTS[part])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{part} ")]
+    found = json.loads(line.removeprefix(part))
+    assert found["broken"] == [] and found["tried"] >= ATTEMPTS[part]
+
+
+def test_what_breaks_is_noticed():
+    def refuse(text):
+        raise DataError(text)
+
+    tally = Tally()
+    attempt(tally, "used", lambda: None, 1.0)
+    attempt(tally, "refused", lambda: refuse("a line"), 1.0)
+    assert tally.outcomes == {"used": 1, "refused": 1} and not tally.broken
+    attempt(tally, "two lines", lambda: refuse("two\nlines"), 1.0)
+    attempt(tally, "traceback", lambda: 1 / 0, 1.0)
+    attempt(tally, "slow", lambda: time.sleep(0.02), 0.01)
+    assert tally.outcomes["broken"] == 3 and "ZeroDivisionError" in tally.broken[1]
+    crashed = in_child(lambda tally: os.kill(os.getpid(), signal.SIGKILL), seconds=20)
+    hung = in_child(lambda tally: time.sleep(60), seconds=0.3)
+    assert "died" in crashed.broken[0] and "hung" in hung.broken[0]
+
+
+def test_the_table_has_every_part():
+    tally = Tally()
+    tally.add("used")
+    tally.fail("something")
+    text = table({name: tally.to_json() for name in PARTS})
+    assert text.count("| 2 | 1 | 1 used |") == len(PARTS)
