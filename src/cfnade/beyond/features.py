@@ -31,7 +31,6 @@ from cfnade.threads import available_threads
 N_LIKE = 100
 """Items most like an item that become its neighbours in the direct path."""
 
-_N_AVERAGED = 32  # items most like an item, in a mean over them
 _CORRECTION = np.float32(0.5)  # share of their mean error
 _ROWS = 4096  # items whose neighbours are put together at once
 _AVERAGED = {"like_weight", "dislike_weight", "trend", "repeat_bias"}  # weights, not predicted
@@ -103,17 +102,15 @@ class FeatureModel:
 
     @cached_property
     def like_mean(self) -> csr_array:
-        """Share of each item in the mean of those most like an item, (n_asked, n_items)."""
+        """Share of each item in the mean of those most like an item, (n_asked, n_items).
+
+        By the cube of the cosine. The shares add up to less than 1 if few items are much alike.
+        """
         share = self.like.copy()
-        for start, end in pairwise(share.indptr.tolist()):
-            values = share.data[start:end]
-            if values.size > _N_AVERAGED:
-                values[np.argpartition(values, -_N_AVERAGED)[:-_N_AVERAGED]] = 0.0
-        share.eliminate_zeros()
-        share.data *= share.data * self._weight[share.indices]
+        share.data **= 3
+        share.data *= self._weight[share.indices]
         total = np.asarray(share.sum(axis=1)).ravel()
-        scale = 1.0 / np.where(total > 0, total, 1.0).astype(np.float32)
-        return csr_array(diags_array(scale) @ share)
+        return csr_array(diags_array((1.0 / (1.0 + total)).astype(np.float32)) @ share)
 
     def predicted(self, targets: NDArray[np.float32], l2: float) -> NDArray[np.float32]:
         """What the features say about targets of all items, (n_asked, n_targets)."""
@@ -163,13 +160,15 @@ class FeatureModel:
         network: NumpyNetwork,
         strengths: FeatureStrengths,
         is_changed: NDArray[np.bool_] | None = None,
+        gets_neighbours: NDArray[np.bool_] | None = None,
     ) -> NumpyNetwork:
         """The network with what the features say about all items.
 
         Args:
             network: With a row for each item; see `with_more_items`.
             strengths: How strongly they count.
-            is_changed: Items whose weights may change, (n_items,); None for all.
+            is_changed: Items whose own weights may change, (n_items,); None for all.
+            gets_neighbours: Items that get neighbours by likeness, (n_items,); None for all.
 
         Returns:
             Histories of items with watchers have the same hidden layer as before.
@@ -177,8 +176,8 @@ class FeatureModel:
         weights = dict(network.weights)
         own = np.column_stack([weights["output_weight"], weights["output_bias"]])
         both = self.blend(own, self.predicted(own, strengths.l2), strengths.half)
-        is_changed = np.ones(len(own), np.bool_) if is_changed is None else is_changed
-        both = np.where(is_changed[:, None], both, own)
+        if is_changed is not None:
+            both = np.where(is_changed[:, None], both, own)
         weights["output_weight"] = np.ascontiguousarray(both[:, :-1])
         weights["output_bias"] = np.ascontiguousarray(both[:, -1])
         is_cold = self._n_watchers == 0
@@ -192,25 +191,27 @@ class FeatureModel:
             weights["hidden_bias"] = (network.empty_input - all_disliked).astype(np.float32)
         config = network.config
         if config.n_neighbours:
-            neighbours, weight = self._neighbours(network, strengths.like_gain, is_changed)
+            everybody = np.ones(len(own), dtype=np.bool_)
+            gets = everybody if gets_neighbours is None else gets_neighbours
+            neighbours, weight = self._neighbours(network, strengths.like_gain, gets)
             weights |= {"neighbours": neighbours, "neighbour_weight": weight}
             config = replace(config, n_neighbours=neighbours.shape[1])
         return NumpyNetwork(config, weights)
 
     def _neighbours(
-        self, network: NumpyNetwork, like_gain: float, is_changed: NDArray[np.bool_]
+        self, network: NumpyNetwork, like_gain: float, gets: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Neighbours in the direct path and their weights, (n_items, n_neighbours) each."""
         assert network.direct_weight is not None
         n_items = len(self._n_watchers)
         n_kept = max(network.config.n_neighbours, N_LIKE)
         own = network.direct_weight.T.tocsr()  # row: the item predicted
-        has_few = is_changed & (self._n_watchers < LEAST_WATCHERS)
+        has_few = gets & (self._n_watchers < LEAST_WATCHERS)
         neighbours = np.repeat(np.arange(n_items)[:, None], n_kept, axis=1)
         weight = np.zeros((n_items, n_kept), dtype=np.float32)
         for start in range(0, n_items, _ROWS):
             part = slice(start, start + _ROWS)
-            gains = diags_array(np.float32(like_gain) * is_changed[part])
+            gains = diags_array(np.float32(like_gain) * gets[part])
             borrows = diags_array(has_few[part].astype(np.float32))
             borrowed = (borrows @ self.like_mean[part]) @ own
             rows = csr_array(own[part] + gains @ self.like[part] + borrowed)

@@ -24,7 +24,7 @@ from cfnade.errors import n_of
 from cfnade.fit.plan import feature_users
 from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.search import Trial, coordinate_search
-from cfnade.model.inference import NetworkScorer
+from cfnade.model.inference import NetworkScorer, NumpyNetwork
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,9 @@ def add_features(
     features: ItemFeatures,
     strengths: FeatureStrengths,
     *,
+    n_watchers: NDArray[np.integer] | None = None,
     is_changed: NDArray[np.bool_] | None = None,
+    gets_neighbours: NDArray[np.bool_] | None = None,
     n_threads: int | None = None,
 ) -> NetworkScorer:
     """Add what is known about items to a fitted network.
@@ -57,7 +59,9 @@ def add_features(
         scorer: Of the first items that the features are of.
         features: Of its items, and of further ones without watchers.
         strengths: How strongly they count.
-        is_changed: Items whose weights may change, (n_items,); None for all.
+        n_watchers: Of each item, (n_items,); None for those of the count distributions.
+        is_changed: Items whose own weights may change, (n_items,); None for all.
+        gets_neighbours: Items that get neighbours by likeness, (n_items,); None for all.
         n_threads: None takes all.
 
     Returns:
@@ -68,8 +72,36 @@ def add_features(
         nobody = as_count_matrix(csr_array((1, n_items), dtype=np.float64))
         ratings = ratings.followed_by(RelativeRating().fit(nobody))
     network = with_more_items(scorer.network, n_items)
-    model = FeatureModel(features, ratings.n_watchers, strengths.columns, n_threads=n_threads)
-    return NetworkScorer(model.add(network, strengths, is_changed), ratings)
+    n_watchers = ratings.n_watchers if n_watchers is None else n_watchers
+    model = FeatureModel(features, n_watchers, strengths.columns, n_threads=n_threads)
+    return NetworkScorer(model.add(network, strengths, is_changed, gets_neighbours), ratings)
+
+
+def add_cold_items(
+    scorer: NetworkScorer,
+    features: ItemFeatures,
+    strengths: FeatureStrengths,
+    n_threads: int | None = None,
+) -> NetworkScorer:
+    """Add items without watchers, or predict them again; the others keep their weights.
+
+    Arguments as for `add_features`.
+    """
+    n_known, network = scorer.network.config.n_items, scorer.network
+    is_cold = np.ones(features.n_items, dtype=np.bool_)
+    is_cold[:n_known] = scorer.relative_rating.n_watchers == 0
+    if network.config.n_neighbours:  # those of cold items were made of features
+        kept = np.where(is_cold[:n_known, None], 0.0, network.weights["neighbour_weight"])
+        weights = {**network.weights, "neighbour_weight": kept.astype(np.float32)}
+        network = NumpyNetwork(network.config, weights)
+    return add_features(
+        NetworkScorer(network, scorer.relative_rating),
+        features,
+        strengths,
+        is_changed=is_cold,
+        gets_neighbours=is_cold,
+        n_threads=n_threads,
+    )
 
 
 def find_strengths(
