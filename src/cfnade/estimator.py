@@ -295,7 +295,7 @@ class ImplicitCFNADE:
 
     def _described(self, catalogue: Catalogue, items: Any) -> Catalogue:
         """The catalogue with what a table says about items, and the items that only it has."""
-        described = catalogue.described(read_items(items))
+        described = catalogue.described(read_items(items, known=catalogue.features))
         n_new, features = len(described) - len(catalogue), described.features
         if features is not None:
             n_without = int((np.diff(features.matrix.indptr) == 0).sum())
@@ -541,7 +541,9 @@ class ImplicitCFNADE:
 
         - ids, for all users;
         - a list with one list, set or array of ids for each user;
-        - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items).
+        - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items);
+        - a mapping: for columns of the items table a value or several, such as
+          `{"category": "film", "genre": ["Drama", "Crime"]}`. An item must have one in each column.
 
         Args:
             userid: Only its shape matters, as there is no table of users: one value for a single

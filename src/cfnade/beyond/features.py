@@ -1,10 +1,11 @@
 """What features say about an item: weights for items that nobody has touched, or few people.
 
-A ridge regression predicts an item's row of V and d from its features; the items most like it
-(`beyond/content.py`) correct the prediction. An item without watchers gets this row, and the mean
-of W and A of the items most like it. One with n watchers gets a mean of its own row of V and d and
-the predicted one, weighted n to `half`. In the direct path every item also gets the items most
-like it as neighbours.
+A ridge regression predicts an item's row of V and its level, the score for a mean user, from its
+features; the items most like it (`beyond/content.py`) correct the prediction. Levels are hard to
+predict, so they are shrunk to their mean. An item without watchers gets this row, and the mean of W
+and A of the items most like it. One with n watchers gets a mean of its own row and the predicted
+one, weighted n to `half`. In the direct path every item also gets the items most like it as
+neighbours.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class FeatureStrengths:
     l2: float = 3.0
     """L2 of the regression, in units of a row of length 1 and a mean weight of 1."""
 
+    level: float = 0.5
+    """Share of the predicted differences in level that counts, at most 1."""
+
     half: float = 8.0
     """Watchers with which an item's own weights count as much as the predicted ones."""
 
@@ -55,7 +59,7 @@ class FeatureStrengths:
 
     def __post_init__(self) -> None:
         check_above_zero(l2=self.l2)
-        check_at_least(0, half=self.half, like_gain=self.like_gain)
+        check_at_least(0, level=self.level, half=self.half, like_gain=self.like_gain)
         check_at_least(0, **{f"weight of {name!r}": w for name, w in self.columns.items()})
 
     @classmethod
@@ -120,6 +124,12 @@ class FeatureModel:
         errors = self.like_mean @ (targets - fitted)
         return np.asarray(fitted[self._asked] + _CORRECTION * errors)
 
+    @staticmethod
+    def shrunk(rows: NDArray[np.float32], level: float) -> NDArray[np.float32]:
+        """Predicted rows with their last column, the level, shrunk to its mean."""
+        mean = rows[:, -1].mean()
+        return np.column_stack([rows[:, :-1], mean + np.float32(level) * (rows[:, -1] - mean)])
+
     def averaged(self, targets: NDArray[np.float32]) -> NDArray[np.float32]:
         """The mean of targets over the items most like each item, (n_asked, n_targets)."""
         mean = self._mean(targets)
@@ -174,12 +184,14 @@ class FeatureModel:
             Histories of items with watchers have the same hidden layer as before.
         """
         weights = dict(network.weights)
-        own = np.column_stack([weights["output_weight"], weights["output_bias"]])
-        both = self.blend(own, self.predicted(own, strengths.l2), strengths.half)
+        own = with_levels(weights["output_weight"], weights["output_bias"], network.mean_hidden)
+        predicted = self.shrunk(self.predicted(own, strengths.l2), strengths.level)
+        both = self.blend(own, predicted, strengths.half)
         if is_changed is not None:
             both = np.where(is_changed[:, None], both, own)
-        weights["output_weight"] = np.ascontiguousarray(both[:, :-1])
-        weights["output_bias"] = np.ascontiguousarray(both[:, -1])
+        V, level = np.ascontiguousarray(both[:, :-1]), both[:, -1]
+        weights["output_weight"] = V
+        weights["output_bias"] = (level - V @ network.mean_hidden).astype(np.float32)
         is_cold = self._n_watchers == 0
         if is_cold.any():
             for name in _AVERAGED.intersection(weights):
@@ -232,6 +244,13 @@ def _keep_largest(
         weight[row, : order.size] = values[order]
 
 
+def with_levels(
+    V: NDArray[np.float32], d: NDArray[np.float32], mean_hidden: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """V and each item's level, its score for the mean hidden layer, (n_items, n_hidden + 1)."""
+    return np.column_stack([V, d + V @ mean_hidden])
+
+
 def with_more_items(network: NumpyNetwork, n_items: int) -> NumpyNetwork:
     """The network with rows of zeros for further items; known items keep their scores."""
     n_before, config = network.config.n_items, replace(network.config, n_items=n_items)
@@ -239,10 +258,11 @@ def with_more_items(network: NumpyNetwork, n_items: int) -> NumpyNetwork:
         return network
     weights = dict(network.weights)
     for name in _BY_ITEM.intersection(weights):
-        new = np.zeros((n_items - n_before, *weights[name].shape[1:]), weights[name].dtype)
+        rows = weights[name]
+        new: NDArray[Any] = np.zeros((n_items - n_before, *rows.shape[1:]), dtype=np.float32)
         if name == "neighbours":  # without weight, an item is its own neighbour
-            new += np.arange(n_before, n_items)[:, None]
-        weights[name] = np.concatenate([weights[name], new])
+            new = np.repeat(np.arange(n_before, n_items)[:, None], rows.shape[1], axis=1)
+        weights[name] = np.concatenate([rows, new])
     scale = dislike_scale(network.config) / dislike_scale(config)
     weights["dislike_weight"] = np.float32(scale) * weights["dislike_weight"]
     return NumpyNetwork(config, weights)

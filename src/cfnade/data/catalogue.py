@@ -81,6 +81,19 @@ class Catalogue:
         self._report_unknown([i for i in listed if i not in self.column_of], unknown)
         return [self.column_of[item] for item in listed if item in self.column_of]
 
+    def with_features(self, wanted: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Columns of the items with these features; see `ItemFeatures.with_any`.
+
+        Raises:
+            DataError: If a column or a value is unknown, or nothing is known about the items.
+        """
+        if self.features is None:
+            raise DataError(
+                f"nothing is known about the items' {', '.join(map(str, wanted))}: the model was "
+                "fitted without an items table; fit it with items=..., or choose items by id"
+            )
+        return self.features.with_any(wanted)
+
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
         """Turn a history by item id into a row of counts, (1, n_items).
 
@@ -186,15 +199,12 @@ class Catalogue:
             return replace(self, names=self._described_names(table, places, self.ids))
         places[is_new] = len(self) + np.arange(np.count_nonzero(is_new))
         ids = append_ids(self.ids, table.ids[is_new]) if is_new.any() else self.ids
-        is_described = np.zeros(len(ids), dtype=np.bool_)
-        is_described[places] = True
-        columns: dict[str, list[tuple[int, str, float]]] = {}
-        for name, entries in ({} if self.features is None else self.features.entries()).items():
-            columns[name] = [entry for entry in entries if not is_described[entry[0]]]
-        for name, entries in table.features.entries().items():
-            found = [(int(places[row]), value, weight) for row, value, weight in entries]
-            columns[name] = [*columns.get(name, ()), *found]
-        features = ItemFeatures.from_entries(len(ids), columns)
+        parts = [(places, table.features)]
+        if self.features is not None:
+            kept = np.arange(len(self))
+            kept[places[places < len(self)]] = -1
+            parts.insert(0, (kept, self.features))
+        features = ItemFeatures.joined(len(ids), parts)
         return Catalogue(ids, self._described_names(table, places, ids), features)
 
     def _described_names(

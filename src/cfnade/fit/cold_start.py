@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import likes_of
-from cfnade.beyond.features import FeatureModel, FeatureStrengths, with_more_items
+from cfnade.beyond.features import (
+    FeatureModel,
+    FeatureStrengths,
+    with_levels,
+    with_more_items,
+)
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating
@@ -29,6 +34,7 @@ from cfnade.model.inference import NetworkScorer, NumpyNetwork
 logger = logging.getLogger(__name__)
 
 L2S = (1.0, 3.0, 10.0)
+LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 HALVES = (0.0, 0.5, 2.0, 8.0, 32.0)
 LIKE_GAINS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 COLUMN_WEIGHTS = (0.0, 0.3, 1.0)
@@ -40,7 +46,7 @@ HELD_BACK = 0.1
 
 _FEWEST = 20  # items with features and watchers, to judge strengths on a part of them
 _DIRECTIONS = 64  # leading directions of V, enough to compare regressions
-_MOST_TRIALS = 16  # of weights of columns
+_MOST_TRIALS = 24  # of a search
 
 
 def add_features(
@@ -48,6 +54,7 @@ def add_features(
     features: ItemFeatures,
     strengths: FeatureStrengths,
     *,
+    histories: CountMatrix | None = None,
     n_watchers: NDArray[np.integer] | None = None,
     is_changed: NDArray[np.bool_] | None = None,
     gets_neighbours: NDArray[np.bool_] | None = None,
@@ -59,6 +66,8 @@ def add_features(
         scorer: Of the first items that the features are of.
         features: Of its items, and of further ones without watchers.
         strengths: How strongly they count.
+        histories: Of users, to find the mean hidden layer, (n_users, n_known); None keeps the one
+            that the network has.
         n_watchers: Of each item, (n_items,); None for those of the count distributions.
         is_changed: Items whose own weights may change, (n_items,); None for all.
         gets_neighbours: Items that get neighbours by likeness, (n_items,); None for all.
@@ -71,7 +80,13 @@ def add_features(
     if ratings.n_items_ < n_items:
         nobody = as_count_matrix(csr_array((1, n_items), dtype=np.float64))
         ratings = ratings.followed_by(RelativeRating().fit(nobody))
-    network = with_more_items(scorer.network, n_items)
+    network = scorer.network
+    if histories is not None:
+        n_users = feature_users(n_items)
+        some = histories[:: max(1, histories.shape[0] // n_users)]
+        mean = scorer.hidden(some).mean(axis=0, dtype=np.float64).astype(np.float32)
+        network = NumpyNetwork(network.config, {**network.weights, "mean_hidden": mean})
+    network = with_more_items(network, n_items)
     n_watchers = ratings.n_watchers if n_watchers is None else n_watchers
     model = FeatureModel(features, n_watchers, strengths.columns, n_threads=n_threads)
     return NetworkScorer(model.add(network, strengths, is_changed, gets_neighbours), ratings)
@@ -138,8 +153,9 @@ def find_strengths(
     l2 = min(L2S, key=lambda each: judge.cost_of_held_back(columns, each))
     found = judge.find_rest(FeatureStrengths(l2=l2, columns=columns))
     logger.info(
-        "features: L2 %g, own weights count half with %s, likeness %g%s",
+        "features: L2 %g, level x %g, own weights count half with %s, likeness %g%s",
         found.l2,
+        found.level,
         n_of(round(found.half), "watcher"),
         found.like_gain,
         "".join(f", {name} x {weight:g}" for name, weight in columns.items() if weight != 1),
@@ -172,9 +188,10 @@ class _ColdJudge:
         self._kept = _without(own, is_back)
         self._of_back = as_count_matrix((own + self._held_out)[:, self._back])
         self._ratings = scorer.relative_rating.transform(self._kept)
-        self._hidden = scorer.network.hidden(self._ratings)
-        weights = scorer.network.weights
-        self._own = np.column_stack([weights["output_weight"], scorer.network.bias])
+        hidden = scorer.network.hidden(self._ratings)
+        mean = hidden.mean(axis=0)
+        self._hidden = hidden - mean  # what the levels leave
+        self._own = with_levels(scorer.network.weights["output_weight"], scorer.network.bias, mean)
 
     def _choose_items(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """A part of the items with features and watchers, ascending."""
@@ -215,10 +232,12 @@ class _ColdJudge:
             asked=self._back,
             n_threads=self._n_threads,
         )
-        V, d = self._own[:, :-1], self._own[:, -1:]
+        V, level = self._own[:, :-1], self._own[:, -1:]
         _, axes = np.linalg.eigh(V.T.astype(np.float64) @ V)  # ascending
         kept = axes[:, -_DIRECTIONS:].astype(np.float32)
-        found = model.predicted(np.hstack([V @ kept, d]), l2)
+        found = model.shrunk(
+            model.predicted(np.hstack([V @ kept, level]), l2), FeatureStrengths.level
+        )
         scores = (self._hidden @ kept) @ found[:, :-1].T + found[:, -1]
         if self._network.direct_weight is not None:
             own, like = model.direct_scores(self._network, self._ratings)
@@ -234,17 +253,18 @@ class _ColdJudge:
         own, like = model.direct_scores(self._network, self._ratings)
 
         def attempt(values: dict[str, Any]) -> Trial:
-            rows = model.blend(self._own, predicted, values["half"])
+            shrunk = model.shrunk(predicted, values["level"])
+            rows = model.blend(self._own, shrunk, values["half"])
             scores = self._hidden @ rows[:, :-1].T + rows[:, -1] + own
             scores += np.float32(values["like_gain"]) * like
             mixed = _cost(scores, self._kept, self._held_out)
             return Trial(values, mixed * self._cost_of_back(scores[:, self._back]))
 
-        grid: dict[str, Any] = {"half": HALVES, "like_gain": LIKE_GAINS}
+        grid: dict[str, Any] = {"level": LEVELS, "half": HALVES, "like_gain": LIKE_GAINS}
         if self._network.direct_weight is None:
             grid["like_gain"] = (0.0,)
         first = {name: min(getattr(start, name), max(values)) for name, values in grid.items()}
-        found = coordinate_search(attempt, first, grid, max_trials=len(HALVES) * len(LIKE_GAINS))
+        found = coordinate_search(attempt, first, grid, max_trials=_MOST_TRIALS)
         return replace(start, **found.chosen)
 
     def _cost_of_back(self, scores: NDArray[np.floating]) -> float:

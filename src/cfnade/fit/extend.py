@@ -45,7 +45,7 @@ START_NEIGHBOURS = 20
 
 _ROWS = 512  # new items at once
 _DIRECT_WEIGHTS = ("neighbours", "neighbour_weight")
-_READOUT_WEIGHTS = (*_DIRECT_WEIGHTS, "trend")
+_READOUT_WEIGHTS = (*_DIRECT_WEIGHTS, "trend", "mean_hidden")
 
 
 def extend(
@@ -161,6 +161,7 @@ def extend(
                 found,
                 features,
                 strengths or FeatureStrengths(),
+                histories=read,
                 n_watchers=np.maximum(ratings.n_watchers, now),
                 is_changed=is_new if keeps_known else None,
                 gets_neighbours=~is_kept,

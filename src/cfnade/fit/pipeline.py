@@ -404,13 +404,13 @@ class _Fitting:
                     seed=self.settings.seed,
                     n_threads=self.settings.n_threads,
                 )
-                scorer = self._with_features(scorer, strengths, known.n_items)
+                scorer = self._with_features(scorer, strengths, histories, known.n_items)
                 mpr = judge.metrics(judge.logits(scorer.network, half_life), ("mpr",))["mpr"]
             repeats = plan.readout.repeats
             if repeats is None and (repeats := find_repeats(part, scorer, readout, held_out)):
                 readout = replace(readout, repeats=repeats)
                 scorer = part.scorer(trained.network, readout)
-                scorer = self._with_features(scorer, strengths, known.n_items)
+                scorer = self._with_features(scorer, strengths, histories, known.n_items)
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
             users = np.flatnonzero(np.diff(new.indptr))
@@ -425,8 +425,10 @@ class _Fitting:
                 trained = self._train_once(ALL_EVENTS, plan, part, None)
         if judge is None or train is not known:
             self.callbacks.begin("direct path of all pairs")
+        _, histories = part.histories(readout.history_half_life or 0.0)
+        scorer = part.scorer(trained.network, readout)
         return Fitted(
-            scorer=self._with_features(part.scorer(trained.network, readout), strengths),
+            scorer=self._with_features(scorer, strengths, histories),
             plan=plan,
             best_epoch=trained.best_epoch,
             validation_mpr=mpr,
@@ -454,13 +456,18 @@ class _Fitting:
         return TrainingPart(data, ratings, self.plan, self.settings.n_threads, given is None)
 
     def _with_features(
-        self, scorer: NetworkScorer, strengths: FeatureStrengths | None, n_items: int | None = None
+        self,
+        scorer: NetworkScorer,
+        strengths: FeatureStrengths | None,
+        histories: CountMatrix,
+        n_items: int | None = None,
     ) -> NetworkScorer:
         """The scorer with what is known about items; of the first ones, or of all."""
         if self.features is None or strengths is None:
             return scorer
         known = self.features if n_items is None else self.features.first(n_items)
-        return add_features(scorer, known, strengths, n_threads=self.settings.n_threads)
+        n_threads = self.settings.n_threads
+        return add_features(scorer, known, strengths, histories=histories, n_threads=n_threads)
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for training settings; returns the plan that was carried out."""

@@ -17,11 +17,11 @@ from cfnade.data.ingest.columns import (
     find_column,
     required_column,
 )
-from cfnade.data.ingest.item_columns import Entry, is_name, read_column, read_values
+from cfnade.data.ingest.item_columns import VALUES, is_name, read_column, read_values
 from cfnade.data.ingest.read import number_ids, open_rows, usable_columns
 from cfnade.data.ingest.scan import Connection, Scan, connect, is_numeric, quote_name
 from cfnade.data.interactions import append_ids, places_among
-from cfnade.data.item_features import ItemFeatures
+from cfnade.data.item_features import Entries, ItemFeatures
 from cfnade.errors import DataError, n_of
 
 logger = logging.getLogger(__name__)
@@ -54,21 +54,20 @@ class ItemTable:
         is_new = places < 0
         places[is_new] = len(self.ids) + np.arange(np.count_nonzero(is_new))
         ids = append_ids(self.ids, more.ids[is_new]) if is_new.any() else self.ids
-        columns = self.features.entries()
-        for name, entries in more.features.entries().items():
-            added = [(int(places[row]), value, weight) for row, value, weight in entries]
-            columns[name] = [*columns.get(name, ()), *added]
+        parts = [(np.arange(len(self.ids)), self.features), (places, more.features)]
         listed = ids.tolist()
         theirs = {
             listed[place]: more.names[item]
             for item, place in zip(more.ids.tolist(), places.tolist(), strict=True)
             if item in more.names
         }
-        features = ItemFeatures.from_entries(len(ids), columns)
+        features = ItemFeatures.joined(len(ids), parts)
         return ItemTable(ids, features, {**theirs, **self.names})
 
 
-def read_items(source: Any, *, item_col: str | None = None) -> ItemTable:
+def read_items(
+    source: Any, *, item_col: str | None = None, known: ItemFeatures | None = None
+) -> ItemTable:
     """Read what is known about items: categories, genres, tags, text, and their names.
 
     A table is wide, with one row for each item and any number of columns; or long, with one row
@@ -83,13 +82,16 @@ def read_items(source: Any, *, item_col: str | None = None) -> ItemTable:
         source: A file (CSV or Parquet), a folder, a glob, or a pandas, polars or Arrow frame; a
             list of these is a list of tables, which may have different columns.
         item_col: Column of items; None recognises names such as `item` or `movie_id`.
+        known: What is known already: columns with the same names are read alike.
 
     Raises:
         DataError: If nothing in the table can be used, or an item has several rows that differ.
     """
     if isinstance(source, ItemTable):
         return source
-    tables = [_read_table(one, item_col) for one in (source if _is_list(source) else [source])]
+    forms = {} if known is None else known.form_of
+    sources = source if isinstance(source, list | tuple) else [source]
+    tables = [_read_table(one, item_col, forms) for one in sources]
     if not tables:
         raise DataError("the list of items tables is empty; name at least one")
     together = tables[0]
@@ -98,11 +100,7 @@ def read_items(source: Any, *, item_col: str | None = None) -> ItemTable:
     return together
 
 
-def _is_list(source: Any) -> bool:
-    return isinstance(source, list | tuple)
-
-
-def _read_table(source: Any, item_col: str | None) -> ItemTable:
+def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> ItemTable:
     if isinstance(source, ItemTable):
         return source
     with connect() as connection:
@@ -117,7 +115,7 @@ def _read_table(source: Any, item_col: str | None) -> ItemTable:
     label = next(iter(scan.parts))
     if len(table.codes) == 0:
         raise DataError(f"there are no rows with an item in {label}; expected at least one")
-    return table.as_long() if table.is_long else table.as_wide()
+    return table.as_long() if table.is_long(forms) else table.as_wide(forms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +146,13 @@ class _Rows:
         kinds = {name: types[role] for role, name in zip(roles, names, strict=True)}
         return cls(ids, found["code"], cells, kinds)
 
-    @property
-    def is_long(self) -> bool:
-        """Whether items have several rows, one for each value."""
-        return self._weight_and_label is not None and len(self.ids) < len(self.codes)
+    def is_long(self, forms: Mapping[str, str]) -> bool:
+        """Whether items have several rows, one for each value, or had them in an earlier table."""
+        found = self._weight_and_label
+        if found is None:
+            return False
+        was_long = any(found) and any(name in forms for name in self.cells if name not in found)
+        return was_long or len(self.ids) < len(self.codes)
 
     @property
     def _weight_and_label(self) -> tuple[str | None, str | None] | None:
@@ -190,28 +191,30 @@ class _Rows:
         cells = self.cells[name if label is None else label]
         if sum(len(cell.split()) for cell in cells) > _LONGEST * len(cells):
             raise self._doubled()
-        entries = read_values(self.codes.tolist(), cells, weights.tolist())
-        if not entries:
+        entries = read_values(self.codes, cells, weights)
+        if not entries.values:
             raise DataError(f"column {name!r} of the items table is empty; nothing is known")
-        n_values = len({value for _, value, _ in entries})
+        n_values = len(set(entries.values))
         logger.info(
             "items table: %s; %s: %s", n_of(len(self.ids), "item"), name, f"{n_values:,} values"
         )
-        return ItemTable(self.ids, ItemFeatures.from_entries(len(self.ids), {name: entries}), {})
+        columns, forms = {name: entries}, {name: VALUES}
+        return ItemTable(self.ids, ItemFeatures.from_entries(len(self.ids), columns, forms), {})
 
-    def as_wide(self) -> ItemTable:
+    def as_wide(self, forms: Mapping[str, str]) -> ItemTable:
         if len(self.ids) < len(self.codes):
             raise self._doubled()
         codes = self.codes.tolist()
-        used: dict[str, Sequence[Entry]] = {}
+        used: dict[str, Entries] = {}
+        found_forms: dict[str, str] = {}
         understood: list[str] = []
         unused: list[str] = []
         names: dict[Hashable, str] = {}
         for name, cells in self.cells.items():
-            column = read_column(name, self.kinds[name], codes, cells)
-            (understood if column.is_used else unused).append(f"{name}: {column.what}")
-            if column.is_used:
-                used[name] = column.entries
+            column = read_column(name, self.kinds[name], codes, cells, forms.get(name))
+            (unused if column.entries is None else understood).append(f"{name}: {column.what}")
+            if column.entries is not None:
+                used[name], found_forms[name] = column.entries, column.form
             if is_name(name) and not names:
                 pairs = zip(self.ids[self.codes].tolist(), cells, strict=True)
                 names = {item: text for item, text in pairs if text}
@@ -220,7 +223,8 @@ class _Rows:
         logger.info("items table: %s; %s", n_of(len(self.ids), "item"), "; ".join(understood))
         if unused:
             logger.warning("unused columns of the items table: %s", "; ".join(unused))
-        return ItemTable(self.ids, ItemFeatures.from_entries(len(self.ids), used), names)
+        features = ItemFeatures.from_entries(len(self.ids), used, found_forms)
+        return ItemTable(self.ids, features, names)
 
     def _doubled(self) -> DataError:
         """Some items have several rows that differ, in a table that is not long."""
