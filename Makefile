@@ -39,7 +39,7 @@ INFERENCE_TESTS := tests/data/test_interactions.py tests/data/test_ratings.py te
 test-inference:  ## Run the tests of saved models in a fresh environment without torch
 	rm -rf $(INFERENCE_VENV)
 	$(PYTHON) -m venv $(INFERENCE_VENV)
-	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt . pytest hypothesis
+	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt . pytest pytest-timeout hypothesis
 	$(INFERENCE_VENV)/bin/python -c 'import importlib.util as u, sys; sys.exit("torch is installed" if u.find_spec("torch") else 0)'
 	$(INFERENCE_VENV)/bin/python -m pytest -q $(INFERENCE_TESTS)
 	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt '.[serve]'
@@ -52,7 +52,7 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 	rm -rf $(LENSKIT_VENV)
 	$(PYTHON) -m venv $(LENSKIT_VENV)
 	grep -v '^pandas==' constraints.txt > $(LENSKIT_VENV)/constraints.txt
-	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest
+	$(LENSKIT_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(LENSKIT_VENV)/constraints.txt '.[train,lenskit]' pytest pytest-timeout
 	$(LENSKIT_VENV)/bin/python -m pytest -q tests/test_examples.py -k lenskit
 
 # The tests bring no browser along: Debian's is taken, and installed if this user may.
