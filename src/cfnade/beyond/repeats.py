@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,20 +84,24 @@ def fit_repeats(
 
 
 def logistic_regression(
-    features: NDArray[np.floating], is_true: NDArray[np.bool_]
+    features: NDArray[np.floating],
+    is_true: NDArray[np.bool_],
+    weight: NDArray[np.floating] | None = None,
 ) -> NDArray[np.float64]:
     """Weights of a logistic regression, the constant first, (1 + n_features,).
 
-    Features are standardised for the small penalty, and the weights turned back.
+    Features are standardised for the small penalty, and the weights turned back. A row may stand
+    for several, `weight` of them, (n_rows,).
     """
     mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
+    n_alike: Any = 1.0 if weight is None else weight
     X = np.hstack([np.ones((len(features), 1)), (features - mean) / spread])
     weights = np.zeros(X.shape[1])
     penalty = _L2 * np.eye(X.shape[1])
     for _ in range(_STEPS):
         p = 1.0 / (1.0 + np.exp(-np.clip(X @ weights, -30.0, 30.0)))
-        gradient = X.T @ (is_true - p) - _L2 * weights
-        step = np.linalg.solve((X * (p * (1.0 - p))[:, None]).T @ X + penalty, gradient)
+        gradient = X.T @ (n_alike * (is_true - p)) - _L2 * weights
+        step = np.linalg.solve((X * (n_alike * p * (1.0 - p))[:, None]).T @ X + penalty, gradient)
         weights += step
         if np.abs(step).max() < _TOLERANCE:
             break

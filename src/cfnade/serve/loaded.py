@@ -139,11 +139,11 @@ class LoadedModel:
         Raises:
             RequestError: If a time cannot be read; the message does not repeat it.
         """
-        decay = self.model.answers_.decay
+        reader = self.model.answers_.reader
         try:
-            counts: dict[str, float] = decay.counts(request.history)
+            counts: dict[str, float] = reader.counts(request.history)
         except DataError:
-            message = f"history: a time must be {expected_time(decay.clock)}"
+            message = f"history: a time must be {expected_time(reader.clock)}"
             fix = "see the clock of the model in /v1/model, or send counts without times"
             raise RequestError(422, "invalid_time", message, fix) from None
         return counts
