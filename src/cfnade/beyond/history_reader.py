@@ -31,6 +31,11 @@ class HistoryReader:
     target: str | None = None
     """The kind that the model predicts; None for any."""
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of events that a history may name."""
+        return frozenset(self.weights or ()) | ({self.target} if self.target else set())
+
     def counts(self, history: Any) -> Any:
         """Counts by item id of a history with times or kinds; a plain history as it is.
 
@@ -88,10 +93,9 @@ class HistoryReader:
         if not isinstance(value, Mapping):
             yield from ((None, count, when) for count, when in _counts_and_times(value))
             return
-        known = self.weights or ({} if self.target is None else {self.target: 1.0})
         for kind, events in value.items():
-            if kind is not None and kind not in known:
-                names = ", ".join(map(repr, known))
+            if kind is not None and kind not in self.kinds:
+                names = ", ".join(map(repr, sorted(self.kinds)))
                 raise DataError(
                     f"the model knows no event {kind!r:.60}; "
                     + (f"its events are {names}" if names else "it was fitted without kinds")

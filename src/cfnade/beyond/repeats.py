@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +92,9 @@ def logistic_regression(
     Features are standardised for the small penalty, and the weights turned back. A row may stand
     for several, `weight` of them, (n_rows,).
     """
-    mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
-    n_alike: Any = 1.0 if weight is None else weight
+    n_alike = np.ones(len(features)) if weight is None else weight
+    mean = np.average(features, axis=0, weights=n_alike)
+    spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=n_alike)) + 1e-9
     X = np.hstack([np.ones((len(features), 1)), (features - mean) / spread])
     weights = np.zeros(X.shape[1])
     penalty = _L2 * np.eye(X.shape[1])

@@ -365,6 +365,21 @@ class Judge:
 
 
 @dataclass(frozen=True)
+class _Chosen:
+    """What was found on held-out pairs."""
+
+    plan: FitPlan
+    trained: Trained
+    readout: Readout
+    part: TrainingPart | None
+    """What was trained on; None if that was not all of the data."""
+
+    validation_mpr: float | None = None
+    calibrator: Calibrator | None = None
+    n_looks: int = 0
+
+
+@dataclass(frozen=True)
 class _Fitting:
     """One fit and its steps."""
 
@@ -386,61 +401,68 @@ class _Fitting:
             train, held_out = hold_out_validation(known, self.settings, self.plan)
         if known.target_event is not None and known.event_weights is None:
             known, train = self._weigh_events(known, train, held_out)
-        before_later = self._part(train)
-        part, judge, new = before_later, None, None
-        if held_out is not None:
-            self.callbacks.begin("direct path")
-            new = without_overlap(train.counts, held_out)
-            if train.target_event is not None and new.nnz < FEWEST_NEW_TARGETS:
-                # Most are in the histories, as other events: judge the network on any pair.
-                train, new = self._hold_out_any(train)
-                part = self._part(train)
-            judge = Judge(part, new, self.settings.choose_by)
-        plan, trained = self._train(part, judge)
-        readout, mpr, calibrator, n_looks = plan.readout.or_usual(), None, None, 0
-        if judge is not None and held_out is not None and new is not None:
-            self.callbacks.begin("readout")
-            readout, mpr = judge.find_readout(trained.network)
-            _, histories = part.histories(readout.history_half_life or 0.0)
-            if plan.readout.repeats is None:
-                repeats = find_repeats(before_later, trained.network, readout, held_out)
-                readout = replace(readout, repeats=repeats)
-            n_looks = judge.n_looks
-            self.callbacks.begin("calibration")
-            users = np.flatnonzero(np.diff(new.indptr))
-            if plan.refits:
-                users = np.union1d(users, self._without_later_items(known, train, users.size))
-            scorer = part.scorer(trained.network, readout)
-            calibrator = _calibrate(
-                scorer, histories[users], new[users], more_missing=not plan.refits
-            )
-        if train is not known:
+        chosen = self._choose(known, train, held_out)
+        plan, trained, part = chosen.plan, chosen.trained, chosen.part
+        if part is None:
             part = self._part(known)
             if plan.refits:
                 trained = self._train_once(ALL_EVENTS, plan, part, None)
-        if judge is None or train is not known:
+        if held_out is None or part is not chosen.part:
             self.callbacks.begin("direct path of all pairs")
-        scorer = part.scorer(trained.network, readout)
         return Fitted(
-            scorer,
+            part.scorer(trained.network, chosen.readout),
             plan,
             trained.best_epoch,
-            mpr,
-            readout,
-            calibrator,
-            n_looks,
+            chosen.validation_mpr,
+            chosen.readout,
+            chosen.calibrator,
+            chosen.n_looks,
             known.event_weights,
             trained.epochs,
         )
+
+    def _choose(
+        self, known: Interactions, train: Interactions, held_out: CountMatrix | None
+    ) -> _Chosen:
+        """Train on a part of the data, and find all that depends on what was held out."""
+        before_later = part = self._part(train)
+        if held_out is None:
+            plan, trained = self._train(part, None)
+            return _Chosen(plan, trained, plan.readout.or_usual(), part)
+        self.callbacks.begin("direct path")
+        new = without_overlap(train.counts, held_out)
+        if train.target_event is not None and new.nnz < FEWEST_NEW_TARGETS:
+            # Most are in the histories, as other events: judge the network on any pair.
+            train, new = self._hold_out_any(train)
+            part = self._part(train)
+        judge = Judge(part, new, self.settings.choose_by)
+        plan, trained = self._train(part, judge)
+        self.callbacks.begin("readout")
+        readout, mpr = judge.find_readout(trained.network)
+        _, histories = part.histories(readout.history_half_life or 0.0)
+        if plan.readout.repeats is None:
+            of_new = part.scorer(trained.network, replace(readout, repeats=()))
+            repeats = find_repeats(before_later, of_new, readout, held_out)
+            readout = replace(readout, repeats=repeats)
+        self.callbacks.begin("calibration")
+        users = np.flatnonzero(np.diff(new.indptr))
+        if plan.refits:
+            users = np.union1d(users, self._without_later_items(known, train, users.size))
+        scorer = part.scorer(trained.network, readout)
+        calibrator = _calibrate(scorer, histories[users], new[users], more_missing=not plan.refits)
+        kept = part if train is known else None  # else its memory is free for that of all pairs
+        return _Chosen(plan, trained, readout, kept, mpr, calibrator, judge.n_looks)
 
     def _weigh_events(
         self, known: Interactions, train: Interactions, held_out: CountMatrix | None
     ) -> tuple[Interactions, Interactions]:
         """Weigh kinds of events by what they say about the target event."""
+        assert known.log is not None
         if held_out is None:
             logger.warning("nothing is held out to find the weights of events: all count alike")
-            return known, train
-        weights = find_weights(train, held_out)
+            weights = dict.fromkeys(known.log.kinds, 1.0)
+        else:
+            weights = find_weights(train, held_out)
         shown = ", ".join(f"{kind}={weight:g}" for kind, weight in weights.items())
         logger.info("weights of events: %s", shown)
         later = known.weighed(weights, known.target_event)
@@ -540,14 +562,14 @@ class _Fitting:
 
 
 def find_repeats(
-    part: TrainingPart, network: NumpyNetwork, readout: Readout, held_out: CountMatrix
+    part: TrainingPart, of_new: NetworkScorer, readout: Readout, held_out: CountMatrix
 ) -> tuple[float, ...]:
     """Weights of the model of repeats, on the scale of the network's scores of new items.
 
     Args:
-        part: Data to train on.
-        network: Trained on them.
-        readout: What is added to it.
+        part: Data before the held-out events.
+        of_new: Scores new items.
+        readout: What is added to the network.
         held_out: Later pairs, new ones and repeats, (n_users, n_items).
 
     Returns:
@@ -565,7 +587,7 @@ def find_repeats(
     weights = fit_repeats(candidates, repeated[users], part.repeat_features)
     # On the scale of the logits of new items: both have the same log-odds of being held out.
     some = users[: part.plan.repeat_users]
-    scores = part.scorer(network, replace(readout, repeats=())).scores(histories[some])
+    scores = of_new.scores(histories[some])
     is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
     own, later = part.data.counts[some], held_out[some]
     is_new[np.repeat(np.arange(some.size), np.diff(own.indptr)), own.indices] = False
