@@ -89,12 +89,13 @@ def logistic_regression(
 ) -> NDArray[np.float64]:
     """Weights of a logistic regression, the constant first, (1 + n_features,).
 
-    Features are standardised for the small penalty, and the weights turned back. A row may stand
-    for several, `weight` of them, (n_rows,).
+    Features are standardised for the small penalty, and the weights turned back; a constant one
+    gets the weight 0. A row may stand for several, `weight` of them, (n_rows,).
     """
     n_alike = np.ones(len(features)) if weight is None else weight
     mean = np.average(features, axis=0, weights=n_alike)
-    spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=n_alike)) + 1e-9
+    spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=n_alike))
+    spread[spread <= 1e-9 * np.abs(mean)] = np.inf  # a constant feature says nothing
     X = np.hstack([np.ones((len(features), 1)), (features - mean) / spread])
     weights = np.zeros(X.shape[1])
     penalty = _L2 * np.eye(X.shape[1])

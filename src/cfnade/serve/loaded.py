@@ -146,7 +146,7 @@ class LoadedModel:
             names = ", ".join(map(repr, sorted(reader.kinds))) or "none"
             message = f"history: an event is none of the model's; they are: {names}"
             fix = "see event_weights of the model in /v1/model, or send counts without kinds"
-            raise RequestError(422, "unknown_event", message, fix)
+            raise RequestError(404, "unknown_event", message, fix)
         try:
             counts: dict[str, float] = reader.counts(request.history)
         except DataError:
