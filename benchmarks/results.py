@@ -38,14 +38,15 @@ COMPARE_EARLIER = f"Ten settings each instead of 60 seconds, chosen by validatio
 
 
 BY_TIME = (
-    "`make bench-time DATA=folder`: event logs, the last tenth of the events as the test part (Ta-Feng: "
-    "each user's next basket), only items that are new to the user. Every model gets the same search for "
-    f"recency; `cfnade-undated` is CF-NADE without times. {MARKS}"
+    "`make bench-time DATA=folder`: event logs, the last tenth of the events as the test part "
+    "(Ta-Feng: each user's next basket), only items that are new to the user. Every model gets the "
+    f"same search for recency; `cfnade-undated` is CF-NADE without times. {MARKS}"
 )
 BY_KIND = (
-    "`make bench-kinds DATA=folder`: purchases, predicted from all events. Every model gets the same weights of "
-    "events, and ranks all items that the user has not bought; `cfnade-target` is CF-NADE from the "
-    f"purchases alone, `collective` the model of Li et al. (2010). {MARKS}"
+    "`make bench-kinds DATA=folder`: purchases, predicted from all events. Every model gets the "
+    "same weights of events, and ranks all items that the user has not bought; `cfnade-target` is "
+    "CF-NADE from the purchases alone, `collective` the model of Li et al. (2010). "
+    f"{MARKS}"
 )
 
 
