@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-scale bench-size campaign clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,11 @@ bench-compare: setup  ## Run `cfnade compare` without a flag on every data set i
 
 bench-time: setup  ## Compare models on the event logs in DATA, split by time (hours)
 	$(BIN)/python benchmarks/compare.py $(DATA) --by-time
+	$(BIN)/python benchmarks/results.py
+
+bench-kinds: setup  ## Predict purchases from all kinds of events in the logs in DATA
+	$(BIN)/python benchmarks/compare.py $(DATA) --kinds
+	$(BIN)/python benchmarks/results.py
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)

@@ -3,7 +3,8 @@
 DATA is a folder with the Parquet files. Only `--split random` is given, and `--test` for sets with
 a test file. Outcomes are kept in benchmarks/results/compare/ and are not run again; to run one
 again, delete it. With `--by-time` event logs are compared, and kept in
-benchmarks/results/compare_time/.
+benchmarks/results/compare_time/; with `--kinds` logs of several kinds of events, with one to
+predict, in benchmarks/results/compare_kinds/.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cfnade.data.datasets import write_purchases
 
 OUTCOMES = Path(__file__).parent / "results" / "compare"
 TIMED_OUTCOMES = OUTCOMES.parent / "compare_time"
+KINDS_OUTCOMES = OUTCOMES.parent / "compare_kinds"
 
 SETS = (
     "ml-1m",
@@ -47,6 +49,10 @@ TIMED_SETS = (
 """Event logs, which are split by one point in time; Ta-Feng by each user's next basket."""
 
 
+KIND_SETS = {"retailrocket-small-events": "transaction", "beibei-events": "buy"}
+"""Logs with kinds of events, and the kind to predict."""
+
+
 def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
     """The arguments of `cfnade compare` for one data set; pairs are held out at random."""
     random = ["--split", "random"]
@@ -68,6 +74,16 @@ def timed_arguments_of(name: str, data: Path) -> list[str]:
     if (data / f"{name}-test.parquet").exists():  # of each user: put together and split anew
         return [str(data / f"{name}-t*.parquet"), *models]
     return [str(data / f"{name}.parquet"), *models]
+
+
+def kinds_arguments_of(name: str, data: Path) -> list[str]:
+    """The arguments for one log with kinds of events."""
+    models = (*DEFAULT_MODELS, "collective", "cfnade-target")
+    options = ["--models", ",".join(models), "--target-event", KIND_SETS[name]]
+    if (data / f"{name}-test.parquet").exists():
+        train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
+        return [train, "--test", test, *options]
+    return [str(data / f"{name}.parquet"), *options]
 
 
 def table(outcomes: dict[str, dict[str, Any]]) -> str:
@@ -105,16 +121,23 @@ def main() -> int:
     parser.add_argument("data", type=Path, help="folder of data sets")
     parser.add_argument("--sets", default="", help="names with spaces")
     parser.add_argument("--by-time", action="store_true", help="event logs, split by time")
+    parser.add_argument("--kinds", action="store_true", help="logs with kinds of events")
     options = parser.parse_args()
-    usual = TIMED_SETS if options.by_time else SETS
+    usual, outcomes = SETS, OUTCOMES
+    if options.by_time:
+        usual, outcomes = TIMED_SETS, TIMED_OUTCOMES
+    elif options.kinds:
+        usual, outcomes = tuple(KIND_SETS), KINDS_OUTCOMES
     for name in options.sets.split() or usual:
-        outcome = (TIMED_OUTCOMES if options.by_time else OUTCOMES) / f"{name}.json"
+        outcome = outcomes / f"{name}.json"
         if outcome.exists():
             continue
         outcome.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="cfnade-") as scratch:
             if options.by_time:
                 command = timed_arguments_of(name, options.data)
+            elif options.kinds:
+                command = kinds_arguments_of(name, options.data)
             else:
                 command = arguments_of(name, options.data, Path(scratch))
             print(f"cfnade compare {' '.join(command)}", flush=True)

@@ -1,13 +1,14 @@
-"""Event logs in which what is recent matters, by construction."""
+"""Event logs in which what is recent, or the kind of an event, matters by construction."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from cfnade.data.events import EventLog
 from cfnade.data.interactions import Interactions
 from tests.compare.logs import log_of
 
-N_USERS, N_ITEMS = 120, 40
+N_USERS, N_ITEMS, N_SHOPPERS = 120, 40, 400
 
 
 def fashion(seed: int = 0) -> Interactions:
@@ -37,3 +38,37 @@ def changing_tastes(seed: int = 0) -> Interactions:
     group = np.where(has_changed, then[user], first[user])
     item = 4 * rng.integers(0, N_ITEMS // 4, user.size) + group
     return log_of(user, item, time, N_USERS, N_ITEMS, "number")
+
+
+def window_shopping(seed: int = 0, *, with_times: bool = False) -> Interactions:
+    """Users of four tastes view items, put some in the cart and buy most of those.
+
+    Views are many and often of other tastes; a cart says much more; `skip` says nothing.
+    """
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[int, int, int, str]] = []
+    for user in range(N_SHOPPERS):
+        taste = user % 4
+        for _ in range(14):
+            is_own = rng.random() < 0.6
+            item = 4 * int(rng.integers(N_ITEMS // 4)) + (taste if is_own else int(rng.integers(4)))
+            time = int(rng.integers(90))
+            rows.append((user, item, time, "view"))
+            if rng.random() < (0.5 if is_own else 0.05):
+                rows.append((user, item, time + 1, "cart"))
+                if rng.random() < 0.6:
+                    rows.append((user, item, time + 2 + int(rng.integers(8)), "buy"))
+        rows.append((user, int(rng.integers(N_ITEMS)), int(rng.integers(100)), "skip"))
+    user_of, item_of, time_of, event = zip(*rows, strict=True)
+    kinds = ("buy", "cart", "skip", "view")
+    order = np.lexsort((time_of, user_of))
+    log = EventLog(
+        np.int32(user_of)[order],
+        np.int32(item_of)[order],
+        np.ones(len(rows)),
+        np.float64(time_of)[order] if with_times else None,
+        "number" if with_times else None,
+        np.int16([kinds.index(kind) for kind in event])[order],
+        kinds,
+    )
+    return Interactions.from_log(log, np.arange(N_SHOPPERS), np.arange(N_ITEMS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +23,7 @@ from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
-from cfnade.beyond.dated_history import HistoryDecay
+from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
@@ -112,6 +113,8 @@ class ImplicitCFNADE:
         readout_: What was added after training.
         clock_: What the times of the events were that the model was fitted on: `seconds` since
             1970, a `number` of another unit or an `order`; None without times.
+        event_weights_: Weight of each kind of event, given or found; None if all count alike.
+        target_event_: The kind of event that the model predicts; None for any.
         data_fingerprint_: Sizes and checksum of the data.
         partial_fits_: One entry for each `partial_fit` since: data, epochs, new items.
     """
@@ -172,8 +175,11 @@ class ImplicitCFNADE:
         model.item_l2_ = training.get("item_l2", model.item_l2)
         model.partial_fits_ = training.get("partial_fits", [])
         readout, model.clock_ = training.get("readout", {}), training.get("clock")
+        model.event_weights_ = training.get("event_weights")
+        model.target_event_ = training.get("target_event")
         if (
             not isinstance(readout, dict)
+            or not _are_weights(model.event_weights_, model.target_event_)
             or not isinstance(model.partial_fits_, list)
             or model.clock_ not in (None, *get_args(Clock))
         ):
@@ -274,6 +280,8 @@ class ImplicitCFNADE:
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
         self.clock_: Clock | None = interactions.clock
+        self.event_weights_ = fitted.event_weights
+        self.target_event_ = interactions.target_event
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
         self._info: dict[str, Any] = {}  # further fields of `model.json`
@@ -296,15 +304,55 @@ class ImplicitCFNADE:
         Raises:
             DataError: If the data cannot be used, or their times are not those of the model.
         """
-        data, decay = read_interactions(data), self.answers_.decay
-        if decay.half_life:
+        data, half_life = self._weighed(read_interactions(data)), self.answers_.reader.half_life
+        if half_life:
             if data.log is None or data.clock is None:
                 logger.warning("the data have no times: all events of a history weigh the same")
             else:
                 self._check_clock(data.clock)
-                recent = recent_counts(data.log, data.counts.shape, decay.half_life)
+                shape, weights = data.counts.shape, data.event_weights
+                recent = recent_counts(data.log, shape, half_life, weights)
                 data = replace(data, counts=recent)
         return self.catalogue_.align(data, unknown=unknown)
+
+    def owned(self, data: Any) -> CountMatrix | None:
+        """Pairs of a table that are not to be recommended: those with the event to predict.
+
+        Other items of a history, such as those viewed but not bought, are candidates.
+
+        Args:
+            data: As for `histories`.
+
+        Returns:
+            (n_users, n_items), as `histories` has them; None if the model predicts any event, so
+            that all pairs of the histories are left out.
+        """
+        data = self._weighed(read_interactions(data))
+        if self.target_event_ is None or not self.answers_.scores_history:
+            return None
+        if data.target_event is None:
+            return self.catalogue_.align(data, unknown="ignore")
+        targets = replace(data, counts=data.target_counts, log=None)
+        return self.catalogue_.align(targets, unknown="ignore")
+
+    def _weighed(self, data: Interactions) -> Interactions:
+        """The data with the weights of the model for the kinds of events."""
+        weights, target = self.event_weights_, self.target_event_
+        if weights is None and target is None:
+            return data
+        if data.log is None or not data.log.kinds:
+            logger.warning("the data have no kinds of events: all events count alike")
+            return data
+        kinds = data.log.kinds
+        if weights is not None:
+            for kind in kinds:
+                if kind not in weights:
+                    known = ", ".join(map(repr, weights))
+                    raise DataError(f"the model knows no event {kind!r}; its events are {known}")
+            weights = {kind: weights[kind] for kind in kinds}
+        counts = data.log.counts(data.counts.shape, weights)
+        target = target if target in kinds else None
+        return replace(data, counts=counts, event_weights=weights, target_event=target)
 
     def _check_clock(self, clock: Clock) -> None:
         """Refuse times in which the half-lives of the model make no sense."""
@@ -442,8 +490,9 @@ class ImplicitCFNADE:
         self.scorer_ = scorer
         self.catalogue_ = catalogue
         self.n_features_in_ = scorer.network.config.n_items
-        decay = HistoryDecay(self.readout_.history_half_life or 0.0, self.clock_)
-        self._answers = Answers(scorer, catalogue, decay=decay)
+        half_life = self.readout_.history_half_life or 0.0
+        reader = HistoryReader(half_life, self.clock_, self.event_weights_, self.target_event_)
+        self._answers = Answers(scorer, catalogue, reader=reader)
 
     # Recommending ------------------------------------------------------------------------------
 
@@ -559,13 +608,16 @@ class ImplicitCFNADE:
                 in a list. `when` is in terms of `clock_`: a number, or if that is `seconds`, also
                 a date or time (ISO text or `datetime`, taken as UTC without a time zone). Entries
                 without a time are as late as the latest. If the model does not weigh recent
-                events more, times make no difference.
+                events more, times make no difference. If it knows kinds of events, a value may
+                name them: `{item: {"view": 3, "cart": [1, when]}}`; events without a kind count
+                as the one to predict.
             n: Maximum number of items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
                 item id (Eq. 9 with like 0), or ids alone, which weigh as much as the strongest
                 like. A confidence of 1 has the same effect as an unseen item; with scaled inputs,
                 the default, one near the number of items weighs as much as a like.
-            filter_already_liked_items: Leave out items in the history.
+            filter_already_liked_items: Leave out items in the history; with a kind of event to
+                predict, those that have it.
             filter_items: Items never to recommend, as in `recommend`.
             items: Items to choose from, as in `recommend`.
             dials: What to prefer apart from taste, as in `recommend`.
@@ -851,6 +903,8 @@ class ImplicitCFNADE:
                 "item_l2": self.item_l2_,
                 "readout": asdict(self.readout_),
                 "clock": self.clock_,
+                "event_weights": self.event_weights_,
+                "target_event": self.target_event_,
                 "partial_fits": self.partial_fits_,
             },
             "metrics": {
@@ -893,3 +947,11 @@ class ImplicitCFNADE:
             )
         except (ConfigError, ArtifactError, DataError) as error:
             raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
+
+
+def _are_weights(weights: Any, target: Any) -> bool:
+    """Whether these are weights of events and the event to predict, as `save` writes them."""
+    numbers = {} if weights is None else weights
+    if not isinstance(numbers, dict) or not (target is None or isinstance(target, str)):
+        return False
+    return all(isinstance(w, int | float) and math.isfinite(w) for w in numbers.values())

@@ -11,6 +11,7 @@ from cfnade import Dials, ImplicitCFNADE
 from cfnade.cli.main import run
 from tests.cli.helpers import QUICK, check_refused, recommended, set_options
 from tests.networks import group_counts
+from tests.planted import window_shopping
 
 
 def test_recommend_takes_a_history_by_id(model, capsys):
@@ -250,3 +251,67 @@ def test_a_time_that_cannot_be_read_ends_in_one_line(dated, capsys, when):
     arguments = ["recommend", "MODEL", f"i0=2@{when}"]
     message = "a time must be a date or time such as 2024-05-31 or 2024-05-31T18:30:00Z"
     check_refused(capsys, arguments, message, MODEL=dated / "model")
+
+
+# Kinds of events ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A log of views, carts and purchases, and a model that predicts purchases."""
+    folder = tmp_path_factory.mktemp("shop")
+    log = window_shopping().log
+    frame = pd.DataFrame({"user": log.user, "item": [f"i{item}" for item in log.item]})
+    frame["event"] = [log.kinds[kind] for kind in log.kind]
+    frame.to_csv(folder / "log.csv", index=False)
+    arguments = ["fit", str(folder / "log.csv"), "--out", str(folder / "model"), *QUICK]
+    assert run([*arguments, "--target-event", "buy"]) == 0
+    return folder
+
+
+def test_events_on_the_command_line_are_those_of_a_table(shop, capsys):
+    model, log = str(shop / "model"), str(shop / "log.csv")
+    table = pd.read_csv(shop / "log.csv")
+    own = table[table["user"] == 3]
+    entries = [f"{item}={kind}:1" for item, kind in zip(own["item"], own["event"], strict=True)]
+    by_table = recommended(capsys, model, "--data", log, "--user", "3", "-n", "40")
+    assert recommended(capsys, model, *entries, "-n", "40") == by_table
+    listed = {entry["item"] for entry in by_table}
+    assert not listed & set(own["item"][own["event"] == "buy"])
+    assert listed >= set(own["item"][own["event"] == "cart"]) - set(
+        own["item"][own["event"] == "buy"]
+    )
+    out = shop / "all.parquet"
+    assert run(["recommend", model, "--data", log, "--out", str(out), "-n", "40"]) == 0
+    written = pd.read_parquet(out).query("user_id == 3")
+    assert written["item_id"].tolist() == [entry["item"] for entry in by_table]
+
+
+def test_weights_of_events_are_those_given(shop, capsys):
+    weights = "view=1,cart=3,buy=10,skip=-1"
+    out = str(shop / "weighed")
+    arguments = ["fit", str(shop / "log.csv"), "--out", out, *QUICK, "--event-weights", weights]
+    assert run(arguments) == 0
+    expected = {"view": 1.0, "cart": 3.0, "buy": 10.0, "skip": -1.0}
+    assert ImplicitCFNADE.load(out).event_weights_ == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--event-weights", "view=1"], "event 'buy' has no weight; name one for each of"),
+        (["--event-weights", "wish=1"], "there is no event 'wish' to weigh; the events are 'buy'"),
+        (["--event-weights", "view"], "--event-weights takes NAME=VALUE, got 'view'"),
+        (["--event-weights", "view=much"], "expected a number for each event"),
+        (["--target-event", "wish"], "there is no event 'wish' to predict; the events are 'buy'"),
+    ],
+)
+def test_wrong_events_end_in_one_line(shop, capsys, options, message):
+    arguments = ["fit", "LOG", "--out", "OUT", *options]
+    check_refused(capsys, arguments, message, LOG=shop / "log.csv", OUT=shop / "none")
+
+
+def test_an_event_that_the_model_lacks_ends_in_one_line(shop, capsys):
+    check_refused(
+        capsys, ["recommend", "MODEL", "i1=wish:1"], "knows no event 'wish'", MODEL=shop / "model"
+    )

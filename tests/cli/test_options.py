@@ -20,7 +20,7 @@ def test_a_switch_is_true_or_false_and_no_other_text(events, capsys, name):
     ("arguments", "message"),
     [
         (["fit", "DATA", "--out", "OUT", "--set", "alpha"], "--set takes NAME=VALUE"),
-        (["recommend", "MODEL", "i0=many"], "ITEM=COUNT or ITEM=COUNT@WHEN, got 'i0=many'"),
+        (["recommend", "MODEL", "i0=many"], "ITEM=COUNT or ITEM=EVENT:COUNT@WHEN, got 'i0=many'"),
         (["recommend", "MODEL", "i0", "--dislike", "i2=x"], "ITEM or ITEM=WEIGHT, got 'i2=x'"),
         (["recommend", "MODEL", "--data", "DATA", "--user", "77"], "user '77' is not in the table"),
     ],

@@ -79,7 +79,7 @@ judged: list[int] = []
 class Judge:
     """In place of a validation part: knows the cost of each model."""
 
-    train = ratings = None
+    train = train_data = ratings = None
 
     def trial(self, settings, fitted):
         return Trial(settings, fitted.cost)

@@ -30,7 +30,9 @@ from tests.networks import SMALL, group_counts
 BASELINES = [name for name in CONTENDERS if not name.startswith("cfnade")]
 
 
-@pytest.mark.parametrize("name", [n for n in BASELINES if n not in ("random", "popularity")])
+@pytest.mark.parametrize(
+    "name", [n for n in BASELINES if n not in ("random", "popularity", "collective")]
+)
 def test_each_baseline_can_be_searched_fitted_and_tested(protocol, name) -> None:
     search = contender(name).search(protocol.validation, max_trials=2)
     assert len(search.trials) == 2
@@ -95,8 +97,9 @@ def test_the_regularisation_of_imf_grows_with_the_root_of_alpha(protocol) -> Non
         assert search.best.settings["regularization"] == expected
 
 
-def test_all_stands_for_every_model_but_chance() -> None:
-    assert list(named_contenders("all")) == [name for name in CONTENDERS if name != "random"]
+def test_all_stands_for_every_model_but_chance_and_those_that_need_kinds_of_events() -> None:
+    others = ("random", "collective", "cfnade-target")
+    assert list(named_contenders("all")) == [name for name in CONTENDERS if name not in others]
     assert list(named_contenders("random, all,imf"))[:2] == ["random", "popularity"]
     assert list(named_contenders("imf,,imf")) == ["imf"]
     with pytest.raises(ConfigError, match="no model 'svd'; choose from random, popularity"):

@@ -128,6 +128,7 @@ def test_validation_holds_no_test_part_and_judges_on_what_was_held_out(counts):
         "relative_rating",
         "train_data",
         "candidates",
+        "exclude",
     }
     split = split_counts(counts)
     scorer = Popularity().fit(split.train)

@@ -10,10 +10,12 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from cfnade import Dials, ImplicitCFNADE
+from cfnade.model.inference import NumpyNetwork
 from cfnade.serve import app as application
 from cfnade.serve.model_source import load
 from cfnade.serve.service_settings import RequestLimits
@@ -145,6 +147,52 @@ def test_a_model_without_times_takes_them_without_effect(service):
     assert service.get("/v1/model").json["clock"] is None
     wrong = service.post("/v1/recommend", {"history": {"film-1": [1, "soon"]}})
     assert wrong.json["error"]["code"] == "invalid_time"
+
+
+def with_kinds(folder):
+    """The model, predicting purchases, with scores for what was only viewed or put in the cart."""
+    model = ImplicitCFNADE.load(folder)
+    network = model.scorer_.network
+    added = {
+        "repeat_bias": np.linspace(0.0, 1.0, 12, dtype=np.float32),
+        "repeat_weight": np.array([5.0], dtype=np.float32),
+    }
+    scorer = replace(
+        model.scorer_, network=NumpyNetwork(network.config, {**network.weights, **added})
+    )
+    weights = {"view": 1.0, "cart": 8.0, "buy": 8.0, "skip": -1.0}
+    training = {"event_weights": weights, "target_event": "buy"}
+    kinds = ImplicitCFNADE.from_parts(scorer, model.catalogue_, info={"training": training})
+    kinds.save(folder)
+    return kinds
+
+
+def test_histories_may_name_kinds_of_events(folder, tmp_path):
+    model = with_kinds(folder)
+    history = {
+        "film-1": {"buy": 1, "view": 3},
+        "film-4": {"cart": [1, 1_700_000_000]},
+        "film-5": {"view": 1},
+        "film-6": 2,
+        "film-7": {"skip": 2},
+    }
+    with running(folder, tmp_path / "log.txt") as service:
+        described = service.get("/v1/model").json
+        assert described["target_event"] == "buy" and described["event_weights"]["skip"] == -1.0
+        answer = service.post("/v1/recommend", {"history": history, "n": 12}).json
+        ids, scores = model.recommend_for(history, n=12)
+        found = answer["recommendations"]
+        assert [entry["item"] for entry in found] == ids.tolist()
+        np.testing.assert_allclose([entry["score"] for entry in found], scores, atol=1e-5)
+        listed = {entry["item"] for entry in found}
+        assert listed >= {"film-4", "film-5"}  # not bought yet
+        assert not listed & {"film-1", "film-6", "film-7"}  # bought, bought without a word, skipped
+        seen = service.post("/v1/recommend", {"history": history, "n": 12, "include_seen": True})
+        assert {"film-1", "film-6"} <= {e["item"] for e in seen.json["recommendations"]}
+        wrong = service.post("/v1/recommend", {"history": {"film-1": {"private": 1}}})
+        error = wrong.json["error"]
+        assert (wrong.status, error["code"]) == (404, "unknown_event")
+        assert "private" not in error["message"] and "'cart'" in error["message"]
 
 
 def test_the_model_is_described(service):

@@ -100,5 +100,5 @@ def test_only_so_many_times_of_one_item_are_looked_through():
     assert error.error_count() == 1
     body = {"history": {"film-1": [[1, 2.5]] * 1000, "film-2": [1, "2024-05-31"], "film-3": 2}}
     asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
-    assert asked.has_times and asked.history["film-2"] == (1.0, "2024-05-31")
-    assert not REQUESTS.recommend.model_validate_json('{"history": {"a": 1}}').has_times
+    assert asked.is_detailed and asked.history["film-2"] == (1.0, "2024-05-31")
+    assert not REQUESTS.recommend.model_validate_json('{"history": {"a": 1}}').is_detailed

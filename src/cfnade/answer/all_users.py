@@ -37,6 +37,7 @@ def recommend_all(
     n: int = 10,
     *,
     filter_already_liked_items: bool = True,
+    owned: CountMatrix | None = None,
     filter_items: Items | None = None,
     items: Items | None = None,
     dials: Dials | None = None,
@@ -53,6 +54,7 @@ def recommend_all(
         histories: Counts.
         n: Most items for each row.
         filter_already_liked_items: Leave out items of the history.
+        owned: Leave out these pairs instead, (n_users, n_items); see `ImplicitCFNADE.owned`.
         filter_items: Items never to recommend.
         items: Items to choose from.
         dials: What to prefer in all of the lists.
@@ -66,6 +68,7 @@ def recommend_all(
     only, never = answers.filters(histories.shape[0], items, filter_items, unknown)
     reranking = answers.reranking(dials, n, unknown)
     is_filtered = only is not None or never.columns.size > 0
+    include_seen = not filter_already_liked_items or owned is not None
     network = answers.scorer.network
     n_users, n_items = histories.shape
     pays = n_users * n_items >= (_QUICK_PAYS if "torch" in sys.modules else _TORCH_PAYS)
@@ -79,12 +82,15 @@ def recommend_all(
 
         def added(some: slice) -> NDArray[np.float32]:
             scores = np.asarray(rows_between(direct, some).toarray())
-            if filter_already_liked_items:
+            if filter_already_liked_items and owned is not None:
+                left_out = owned[rows.start + some.start : rows.start + some.stop]
+                scores[rows_of(left_out), left_out.indices] = -np.inf
+            elif filter_already_liked_items:
                 liked = slice(*ratings.indptr[[some.start, some.stop]])
                 scores[row_of[liked] - some.start, ratings.indices[liked]] = -np.inf
             for row, own in enumerate(scores if is_filtered else (), rows.start + some.start):
                 rule_out(own, None if only is None else only.of(row), never.of(row))
-            if not filter_already_liked_items:
+            if include_seen:
                 answers.score_repeats(ratings[some], counts[some].data, hidden[some], scores)
             return scores
 
@@ -93,7 +99,7 @@ def recommend_all(
             hidden,
             added,
             n,
-            include_seen=not filter_already_liked_items,
+            include_seen=include_seen,
             reranking=reranking,
             quick=quick,
         )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -23,9 +23,9 @@ from cfnade.answer.quick import QuickNetwork
 from cfnade.answer.rerank import Reranking
 from cfnade.answer.shortlist import Added, Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
-from cfnade.beyond.dated_history import HistoryDecay
+from cfnade.beyond.history_reader import HistoryReader
 from cfnade.data.catalogue import Catalogue, History, Unknown
-from cfnade.data.interactions import CountMatrix
+from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.errors import DataError
 from cfnade.model.inference import NetworkScorer, full_dislike, with_values
 from cfnade.scorer import blocks
@@ -123,8 +123,8 @@ class Answers:
     scorer: NetworkScorer
     catalogue: Catalogue
     calibrator: Calibrator | None = None
-    decay: HistoryDecay = field(default_factory=HistoryDecay)
-    """How it reads the times of a history."""
+    reader: HistoryReader = field(default_factory=HistoryReader)
+    """How it reads the times and kinds of the events of a history."""
 
     @property
     def full_dislike(self) -> float:
@@ -152,21 +152,30 @@ class Answers:
             DataError: If it cannot be read, or an item is both liked and disliked.
             ConfigError: If the dials contradict each other.
         """
-        row = self.history(history, unknown=unknown)
+        owned = self.owned(history)
+        history, negative = self._read(history)
+        row = self.catalogue.history(history, unknown=unknown)
         only, never = self.filters(1, items, filter_items, unknown)
+        exclude = never.of(0)
+        if owned is not None and filter_already_liked_items:
+            exclude = np.union1d(exclude, self.catalogue.columns(owned, unknown=unknown))
         query = Query(
             row.indices,
             row.data,
             n=n,
             only=None if only is None else only.of(0),
-            exclude=never.of(0),
-            include_seen=not filter_already_liked_items,
+            exclude=exclude,
+            include_seen=not filter_already_liked_items or owned is not None,
             explain=explain,
             reranking=self.reranking(dials, n, unknown),
         )
-        if disliked is None:
+        if disliked is None and not negative:
             return query
-        row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+        weight = self.full_dislike
+        row = self.catalogue.dislikes(disliked or {}, weight=weight, unknown=unknown)
+        if negative:
+            more = self.catalogue.dislikes(negative, weight=weight, unknown=unknown)
+            row = as_count_matrix(row.maximum(more))
         both = np.intersect1d(query.liked, row.indices)
         if both.size:
             item = self.catalogue.ids[both].tolist()[0]
@@ -174,8 +183,28 @@ class Answers:
         return replace(query, disliked=row.indices, confidences=row.data)
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
-        """A history by item id, perhaps with times, as a row of counts, (1, n_items)."""
-        return self.catalogue.history(self.decay.counts(history), unknown=unknown)
+        """A history by item id, perhaps with times and kinds, as a row of counts, (1, n_items)."""
+        return self.catalogue.history(self._read(history)[0], unknown=unknown)
+
+    def owned(self, history: Any) -> list[Hashable] | None:
+        """Items of a history with the event to predict: the only ones that are not candidates.
+
+        None if the model has no such event, or cannot score the items of a history.
+        """
+        return self.reader.owned(history) if self.scores_history else None
+
+    @property
+    def scores_history(self) -> bool:
+        """Whether scores of items that are in the history mean something."""
+        return "repeat_bias" in self.scorer.network.weights
+
+    def _read(self, history: History) -> tuple[History, list[Hashable]]:
+        """Counts above 0 by item id, and the items whose weighed events sum up to less than 0."""
+        counts: Any = self.reader.counts(history)
+        if counts is history or not isinstance(counts, Mapping):
+            return counts, []
+        liked = {item: count for item, count in counts.items() if count >= 0}
+        return liked, [item for item, count in counts.items() if count < 0]
 
     def filters(
         self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown

@@ -8,6 +8,7 @@ MissingExtraError if a library is not installed, TrainingError if training fails
 from __future__ import annotations
 
 from cfnade.baselines.bpr import BPR
+from cfnade.baselines.collective import CollectiveIMF
 from cfnade.baselines.ease import EASE, EDLAE
 from cfnade.baselines.ials import IALS
 from cfnade.baselines.imf import IMF
@@ -25,6 +26,7 @@ __all__ = [
     "IALS",
     "IMF",
     "SLIM",
+    "CollectiveIMF",
     "ItemKNN",
     "LRec",
     "LogisticMF",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.events import EventLog
+from cfnade.data.events import EventLog, Weights
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 
 SPAN_SHARES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -35,18 +35,20 @@ def half_lives(log: EventLog) -> Sequence[float]:
     return tuple(share * max(span, 1e-9) for share in SPAN_SHARES)
 
 
-def recent_counts(log: EventLog, shape: tuple[int, int], half_life: float) -> CountMatrix:
+def recent_counts(
+    log: EventLog, shape: tuple[int, int], half_life: float, weights: Weights | None = None
+) -> CountMatrix:
     """Counts in which an event loses half of its weight in each half-life, (n_users, n_items).
 
     Ages are those at the user's latest event, so a pause makes no difference. Sums are rounded to
-    a few distinct values: the saved distributions stay small. A half-life of 0 weighs all events
-    the same.
+    a few distinct values: the saved distributions stay small. A half-life of 0 weighs old events as
+    much as recent ones. Kinds of events have their weights; sums below 0 are left out.
     """
     if half_life == 0:
-        return log.counts(shape)
-    recent = decayed(log.count, ages_of_users(log), half_life)
+        return log.counts(shape, weights)
+    recent = decayed(log.weighed(weights), ages_of_users(log), half_life)
     sums = csr_array((recent, (log.user, log.item)), shape)  # adds up the entries of a pair
-    sums.data = rounded(sums.data)
+    sums.data = np.where(sums.data > 0, rounded(sums.data), 0.0)
     return as_count_matrix(sums)
 
 

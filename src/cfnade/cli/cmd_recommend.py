@@ -20,8 +20,9 @@ from cfnade.estimator import ImplicitCFNADE
 Entries = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="ITEM[=COUNT[@WHEN]]",
-        help="The history: items with counts, perhaps with times such as 2024-05-31.",
+        metavar="ITEM[=[EVENT:]COUNT[@WHEN]]",
+        help="The history: items with counts, perhaps with kinds of events or times: "
+        "shoes=view:3@2024-05-31.",
     ),
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
@@ -80,7 +81,11 @@ def recommend_command(
         facts = asked.write_all(columns.read(data), out, n, filters)
         console.report(console.facts_table("recommendations", facts), facts, json_file)
         return
-    known, disliked = asked.history(history, data, user, columns), asked.disliked(dislike)
+    known, owned = asked.history(history, data, user, columns)
+    disliked = asked.disliked(dislike)
+    if owned is not None and not include_seen:
+        filters["filter_items"] += owned
+        filters["filter_already_liked_items"] = False
     query = asked.answers.query(known, n, disliked=disliked, explain=with_reasons, **filters)
     (answer,) = asked.answers.recommend([query])
     found = answer.to_json(asked.describe)
@@ -128,7 +133,7 @@ def explain_command(
 ) -> None:
     """Show the exact effect of each item of a history on ITEM."""
     asked = ModelOnDisk(model)
-    known = asked.history(history, data, user, columns)
+    known, _ = asked.history(history, data, user, columns)
     (column,) = asked.catalogue.columns(asked.items([item]))
     query = asked.answers.query(known, disliked=asked.disliked(dislike))
     effects = asked.answers.effects(query, np.array([column]))
@@ -166,10 +171,12 @@ class ModelOnDisk:
 
     def history(
         self, written: list[str] | None, data: str | None, user: str | None, columns: ColumnOptions
-    ) -> History:
+    ) -> tuple[History, list[Any] | None]:
         """The history, from the command line or else from a table.
 
-        Unknown items of a table are logged; one on the command line is an error later.
+        Unknown items of a table are logged; one on the command line is an error later. With a kind
+        of event to predict, the items of the table that have it are returned too: only they are
+        left out.
         """
         if (user is None) != (data is None):
             raise ConfigError("--user and --data go together; give both or neither")
@@ -178,8 +185,9 @@ class ModelOnDisk:
         if data is not None and user is not None:
             one = options.only_user(columns.read(data), user)
             row: History = self.model.histories(one, unknown="warn")
-            return row
-        return options.parse_history(written or [], self.ids)
+            owned = self.model.owned(one)
+            return row, None if owned is None else self.catalogue.ids[owned.indices].tolist()
+        return options.parse_history(written or [], self.ids), None
 
     def disliked(self, written: list[str] | None) -> dict[Any, float] | None:
         """Confidences of disliked items from the command line."""
@@ -192,7 +200,7 @@ class ModelOnDisk:
         self, table: Interactions, out: Path, n: int, filters: dict[str, Any]
     ) -> dict[str, Any]:
         """Recommend for all users of a table, and write a file; returns what was written."""
-        histories = self.model.histories(table, unknown="warn")
+        histories, owned = self.model.histories(table, unknown="warn"), self.model.owned(table)
         with console.progress_bar() as bar:
             task = bar.add_task("recommending", total=table.n_users)
 
@@ -200,6 +208,13 @@ class ModelOnDisk:
                 bar.update(task, completed=done)
 
             n_rows = write_recommendations(
-                self.answers, histories, table.user_ids, out, n, progress=on_done, **filters
+                self.answers,
+                histories,
+                table.user_ids,
+                out,
+                n,
+                progress=on_done,
+                owned=owned,
+                **filters,
             )
         return {"file": str(out), "n_users": table.n_users, "n_recommendations": n_rows}

@@ -97,6 +97,17 @@ class ColumnOptions(Columns):
 class TableOptions(ColumnOptions):
     """How to read a table."""
 
+    event_weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EVENT=WEIGHT,...",
+            help="What an event of each kind counts, such as view=1,purchase=10,skip=-1.",
+        ),
+    ] = None
+    target_event: Annotated[
+        str | None,
+        typer.Option(help="Kind of event to predict, such as purchase; finds the weights."),
+    ] = None
     min_user_items: Annotated[int, typer.Option(help="Drop users with fewer items.")] = 0
     min_item_users: Annotated[int, typer.Option(help="Drop items with fewer users.")] = 0
 
@@ -104,7 +115,15 @@ class TableOptions(ColumnOptions):
         """Read a fixed test part, if there is one; the floors do not apply to it."""
         if source is None:
             return None
-        return replace(self, min_user_items=0, min_item_users=0).read(source)
+        plain = ColumnOptions(
+            **{field.name: getattr(self, field.name) for field in fields(Columns)}
+        )
+        return plain.read(source)
+
+    def read(self, source: str) -> Interactions:
+        """Read the interactions of a table, with the weights of events."""
+        weights = parse_event_weights(self.event_weights)
+        return read_interactions(source, **{**vars(self), "event_weights": weights})
 
 
 @dataclass(frozen=True)
@@ -193,6 +212,16 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     return settings
 
 
+def parse_event_weights(text: str | None) -> dict[str, float] | None:
+    """Parse `view=1,purchase=10`; None stays None."""
+    if text is None:
+        return None
+    example = "view=1,purchase=10"
+    pairs = parse_pairs(text.split(","), "--event-weights", example)
+    what = f"a number for each event, such as {example},"
+    return {name.strip(): _number(weight, text, what) for name, weight in pairs.items()}
+
+
 def parse_seconds(text: str) -> float | None:
     """Parse a time such as `90s`, `2m` or `90`; None for `none`."""
     if text == "none":
@@ -244,21 +273,24 @@ def parse_weights(
     return numbers
 
 
-def parse_history(
-    entries: list[str], ids: Mapping[str, Any]
-) -> dict[Any, list[tuple[float, str | None]]]:
-    """Parse ITEM, ITEM=COUNT or ITEM=COUNT@WHEN; unknown items stay as written.
+def parse_history(entries: list[str], ids: Mapping[str, Any]) -> dict[Any, Any]:
+    """Parse ITEM, ITEM=COUNT or ITEM=EVENT:COUNT@WHEN; unknown items stay as written.
 
     Returns:
-        Counts and times, None without one, of all entries of each item.
+        Counts and times, None without one, of all entries of each item; by kind of event if any
+        entry of the item names one.
     """
-    history: dict[Any, list[tuple[float, str | None]]] = {}
+    history: dict[Any, dict[str | None, list[tuple[float, str | None]]]] = {}
     for entry in entries:
         key, text = _item_and_rest(entry, ids)
-        count, at, when = (text or "1").partition("@")
-        number = _number(count, entry, "ITEM, ITEM=COUNT or ITEM=COUNT@WHEN")
-        history.setdefault(key, []).append((number, when if at else None))
-    return history
+        what, at, when = (text or "1").partition("@")
+        kind, colon, count = what.rpartition(":")
+        number = _number(count, entry, "ITEM, ITEM=COUNT or ITEM=EVENT:COUNT@WHEN")
+        event = (number, when if at else None)
+        history.setdefault(key, {}).setdefault(kind if colon else None, []).append(event)
+    return {
+        item: events[None] if set(events) == {None} else events for item, events in history.items()
+    }
 
 
 def _item_and_rest(entry: str, ids: Mapping[str, Any]) -> tuple[Any, str | None]:
@@ -285,7 +317,7 @@ def only_user(data: Interactions, user: str) -> Interactions:
     is_chosen[rows] = True
     items = np.ones(data.n_items, dtype=np.bool_)
     log = None if data.log is None else data.log.select(is_chosen, items)
-    return Interactions(data.counts[rows], data.user_ids[rows], data.item_ids, log=log)
+    return replace(data, counts=data.counts[rows], user_ids=data.user_ids[rows], log=log)
 
 
 def dataset_name(source: str) -> str:

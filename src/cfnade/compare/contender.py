@@ -64,7 +64,10 @@ class Contender:
     """Whether the model takes `Interactions`, not counts alone."""
 
     uses_times: bool = False
-    """Whether these come with their events."""
+    """Whether these come with the times of their events."""
+
+    only_targets: bool = False
+    """Whether the model sees events of the kind to predict alone."""
 
     gets_recency: bool = True
     """Whether the comparison adds recency to the model if there are times."""
@@ -104,6 +107,9 @@ class Contender:
             return self.search_by(self, validation, max_trials, seconds, on_trial)
         deadline = time.perf_counter() + seconds
         tried: list[Trial] = []
+        data, train = validation.train_data, validation.train
+        if self.uses_ids and data is not None:
+            train = self.training_data(data)
 
         @cache
         def given() -> dict[str, Any]:
@@ -114,10 +120,10 @@ class Contender:
                 settings = self.translate(settings, validation.train)
             model = self.model(settings, validation.ratings, **given())
             if not self.stops:
-                return validation.trial(settings, model.fit(validation.train))
+                return validation.trial(settings, model.fit(train))
             best = min(tried, key=lambda trial: trial.cost, default=None)
             stops: list[Trial] = []
-            for fitted in model.fits(validation.train, self.stops):
+            for fitted in model.fits(train, self.stops):
                 reached = {**settings, "iterations": fitted.iterations}
                 stops.append(validation.trial(reached, fitted))
                 is_late = best is not None and time.perf_counter() > deadline
@@ -149,7 +155,13 @@ class Contender:
         """The part of the data that the model is fitted on."""
         if not self.uses_ids:
             return data.counts
-        return data if self.uses_times else replace(data, log=None)
+        if self.only_targets and data.log is not None and data.target_event is not None:
+            weights = {kind: float(kind == data.target_event) for kind in data.log.kinds}
+            data = data.weighed(weights, data.target_event)
+        if self.uses_times or data.log is None:
+            return data
+        log = replace(data.log, time=None, clock=None) if data.log.kinds else None
+        return replace(data, log=log)
 
     def model(
         self, settings: Mapping[str, Any], ratings: RelativeRating | None, **given: Any

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.beyond.event_kinds import find_weights
 from cfnade.checks import check_choice, check_number
 from cfnade.compare.split_choice import (
     A_FEW,
@@ -109,6 +110,22 @@ class Parts:
     validation: CountMatrix
     test: CountMatrix
 
+    def weighed(self) -> Parts:
+        """With weights of the kinds of events, found on validation if they are not given."""
+        train = weighed_by_target(self.train, self.validation)
+        known = self.known.weighed(train.event_weights, train.target_event)
+        return replace(self, known=known, train=train)
+
+
+def weighed_by_target(train: Interactions, validation: CountMatrix) -> Interactions:
+    """Data with weights of the kinds of events: given, or by what they say about the target."""
+    if train.event_weights is not None:
+        return train
+    weights = find_weights(train, validation)
+    shown = ",".join(f"{kind}={weight:g}" for kind, weight in weights.items())
+    logger.warning("all models get these weights of events, found on validation: %s", shown)
+    return train.weighed(weights, train.target_event)
+
 
 def _share_from(data: Interactions, at: float, least: float) -> float:
     """Share of the events from a time on, at least `least` and at most half."""
@@ -177,6 +194,15 @@ class Splitter:
         """A part of each user's items for the test, and one of some users' for validation."""
         config = self._config
         by = self.facts["validation_by"] = config.validation_by or "pairs"
+        if data.target_event is not None:
+            held_out = split_random(data, share=config.test_share, rng=config.seed)
+            if held_out.test.nnz == 0:
+                raise DataError(f"no event {data.target_event!r} can be held out; use more data")
+            known, options = held_out.train, {"n_users": config.validation_users}
+            found = split_random(
+                known, share=config.validation_share, rng=config.seed + 1, **options
+            )
+            return Parts(known, found.train, found.test, held_out.test)
         split = split_counts(
             data.counts,
             test_share=config.test_share,
@@ -223,14 +249,17 @@ class Splitter:
     def fixed(self, data: Interactions, test: Interactions) -> Parts:
         """The given test part, aligned with the rows and columns of the training part."""
         config = self._config
+        if data.target_event is not None and test.log is not None and test.log.kinds:
+            test = test.weighed(None, data.target_event)
+            test = replace(test, counts=test.target_counts, log=None, target_event=None)
         aligned = align(test, data)
         held_out = aligned.counts
         no_user, no_item = aligned.n_unknown_user_pairs, aligned.n_unknown_item_pairs
-        n_overlap = int(overlap(data.counts, held_out).nnz)
+        n_overlap = int(overlap(data.target_counts, held_out).nnz)
         self.facts |= {"n_unknown_user_pairs": no_user, "n_unknown_item_pairs": no_item}
         self.facts["n_overlap_pairs"] = n_overlap
         if config.candidates == "unseen":
-            held_out = without_overlap(data.counts, held_out)
+            held_out = without_overlap(data.target_counts, held_out)
         if aligned.n_dropped_pairs:
             logger.warning(
                 f"{aligned.n_dropped_pairs:,} of {n_of(test.n_pairs, 'test pair')} are left out: "
@@ -265,7 +294,8 @@ class Splitter:
     ) -> tuple[Interactions, CountMatrix]:
         """Hold out random pairs of tested users, like the test part as far as counts show."""
         by = self._config.validation_by or "pairs"
-        if self._config.validation_by is None and self._config.candidates == "unseen":
+        is_any = data.target_event is None
+        if self._config.validation_by is None and self._config.candidates == "unseen" and is_any:
             by = held_out_by(data.counts, test, self.facts["n_overlap_pairs"])
             if by != "pairs":
                 logger.warning(SPLIT_NOTES[by])

@@ -6,7 +6,7 @@ import numpy as np
 
 from cfnade.answer.probability import Calibrator
 from cfnade.compare.parts import ProtocolConfig as ProtocolConfig  # for callers
-from cfnade.compare.parts import Splitter, own_split
+from cfnade.compare.parts import Splitter, own_split, weighed_by_target
 from cfnade.compare.reliability import Calibration, judge_probabilities
 from cfnade.compare.split_choice import split_later
 from cfnade.data.event_splits import split_random
@@ -14,7 +14,7 @@ from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import MIN_ITEMS, sample_users, without_overlap
 from cfnade.errors import DataError
-from cfnade.metrics.evaluate import Evaluation, evaluate, read_histories
+from cfnade.metrics.evaluate import Evaluation, evaluate, read_histories, relevance_of
 from cfnade.metrics.lists import N_LISTED, ListQuality, judge_lists, top_lists
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer
@@ -44,6 +44,11 @@ class Protocol:
         parts = splitter.own(data) if test is None else splitter.fixed(data, test)
         if parts.validation.nnz == 0:
             raise DataError(_NO_VALIDATION[splitter.facts["split"]])
+        if data.target_event is not None:
+            splitter.facts["target_event"] = data.target_event
+            parts = parts.weighed()
+        if parts.known.event_weights is not None:
+            splitter.facts["event_weights"] = dict(parts.known.event_weights)
         self.facts = splitter.facts | {
             "is_fixed_split": test is not None,
             "n_train_pairs": parts.train.n_pairs,
@@ -64,6 +69,7 @@ class Protocol:
             self.relative_rating,
             parts.train,
             config.candidates,
+            None if data.target_event is None else parts.train.target_counts,
         )
         """The data to choose settings on."""
 
@@ -79,20 +85,34 @@ class Protocol:
             scorer,
             read_histories(scorer, self.known_data),
             self._test,
-            ratings.transform(self._test),
+            relevance_of(self._test, self.known_data, ratings),
             candidates=self.config.candidates,
+            exclude=self._excluded,
             rng=self.config.seed,
         )
 
+    @property
+    def _excluded(self) -> CountMatrix | None:
+        """Pairs that are not ranked in place of the histories': those with the event to predict."""
+        return None if self.known_data.target_event is None else self.known_data.target_counts
+
     def test_lists(self, scorer: Scorer, n: int = N_LISTED) -> ListQuality:
         """Judge the lists that a final model gives to the tested users, apart from accuracy."""
-        histories = self.known[np.diff(self._test.indptr) > 0]
-        lists = top_lists(scorer, histories, n, candidates=self.config.candidates)
+        is_tested, exclude = np.diff(self._test.indptr) > 0, self._excluded
+        lists = top_lists(
+            scorer,
+            read_histories(scorer, self.known_data)[is_tested],
+            n,
+            candidates=self.config.candidates,
+            exclude=None if exclude is None else exclude[is_tested],
+        )
         return judge_lists(lists, self.known, n)
 
-    def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration:
-        """Judge the probabilities of a final model, on items not in the histories."""
+    def test_probabilities(self, scorer: Scorer, calibrator: Calibrator) -> Calibration | None:
+        """Judge the probabilities of a final model, on items not in the histories; None without."""
         unseen = without_overlap(self.known, self._test)
+        if unseen.nnz == 0:
+            return None
         histories = read_histories(scorer, self.known_data)
         return judge_probabilities(scorer, calibrator, histories, unseen, rng=self.config.seed)
 
@@ -113,4 +133,8 @@ def validation_alone(data: Interactions, config: ProtocolConfig) -> Validation:
         held_out = sample_users(split.new, n_users, config.seed)
     if held_out.nnz == 0:
         raise DataError("no user has enough items for a validation part; use more data")
-    return Validation(split.train.counts, held_out, train_data=split.train)
+    train, exclude = split.train, None
+    if data.target_event is not None:
+        train = weighed_by_target(train, held_out)
+        exclude = train.target_counts
+    return Validation(train.counts, held_out, train_data=train, exclude=exclude)

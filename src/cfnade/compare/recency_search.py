@@ -16,7 +16,7 @@ from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.fit.pipeline import TOLERATED
-from cfnade.metrics.evaluate import KnownScores, evaluate
+from cfnade.metrics.evaluate import KnownScores, evaluate, relevance_of
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer, blocks
 
@@ -38,7 +38,7 @@ class WithRecency:
         log, half_life = data.log, self.readout.history_half_life
         if log is None or not half_life:
             return data.counts
-        return recent_counts(log, data.counts.shape, half_life)
+        return recent_counts(log, data.counts.shape, half_life, data.event_weights)
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """The model's scores and the trend, (n_users, n_items)."""
@@ -61,8 +61,8 @@ class Recency:
         assert data.log is not None
         added = self.scale * _trend(data.log, data.n_items, self.readout)
         if self.readout.history_half_life:
-            recent = recent_counts(data.log, data.counts.shape, self.readout.history_half_life)
-            model = _reading(model, recent)
+            half_life, weights = self.readout.history_half_life, data.event_weights
+            model = _reading(model, recent_counts(data.log, data.counts.shape, half_life, weights))
         return WithRecency(model, self.readout, added)
 
 
@@ -83,7 +83,8 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
     log, held_out = data.log, validation.held_out
     users = np.flatnonzero(np.diff(held_out.indptr))
     own, seen = held_out[users], validation.train[users]
-    relevance = validation.ratings.transform(own)
+    exclude = None if validation.exclude is None else validation.exclude[users]
+    relevance = relevance_of(own, data, validation.ratings)
     known: dict[float, NDArray[np.float32]] = {}  # scores by half-life
     n_looks = 0
 
@@ -91,7 +92,7 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
         if half_life not in known:
             for old in list(known)[:-1]:  # keep the last two: a search compares neighbours
                 del known[old]
-            counts = recent_counts(log, validation.train.shape, half_life)
+            counts = recent_counts(log, validation.train.shape, half_life, data.event_weights)
             reader = _reading(model, counts) if half_life else model
             asked = counts[users]
             parts = [reader.scores(asked[rows]) for rows in blocks(len(users), data.n_items)]
@@ -111,6 +112,7 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
             relevance,
             metrics=("mpr", "ndcg@100"),
             candidates=validation.candidates,
+            exclude=exclude,
             n_bootstrap=0,
         ).metrics
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0
 # A second start of IMF and iALS, for few users: the usual strength would make them all alike.
 WEAK_START = {"strength": 3.0}
 
+# Of a source of the collective model, where the kind to predict has 1.
+SOURCE_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
+_WEIGHT = "weight of "
+
 CFNADE_GRID: Mapping[str, Sequence[Any]] = {
     "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0),
     "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
@@ -43,6 +47,7 @@ def cfnade(
     start: Mapping[str, Any] | None = None,
     *,
     uses_times: bool = True,
+    only_targets: bool = False,
 ) -> Contender:
     """CF-NADE as a contender.
 
@@ -56,6 +61,7 @@ def cfnade(
         uses_ratings=True,
         uses_ids=True,
         uses_times=uses_times,
+        only_targets=only_targets,
         gets_recency=False,  # its readout has it
         final={"validation_share": 0.0},  # for the number of epochs found in the search
         search_by=_search_cfnade,
@@ -145,6 +151,37 @@ def _in_place_of_strength(settings: dict[str, Any], regularization: float) -> di
     return {**others, "regularization": regularization}
 
 
+def _search_collective(
+    contender: Contender,
+    validation: Validation,
+    max_trials: int,
+    seconds: float,
+    on_trial: OnTrial | None,
+) -> Search:
+    """The usual search, with a weight for each kind of event that is not to be predicted."""
+    data = validation.train_data
+    kinds = () if data is None or data.log is None else data.log.kinds
+    target = None if data is None else data.target_event
+    names = [f"{_WEIGHT}{kind}" for kind in kinds if kind != target]
+    with_weights = replace(
+        contender,
+        start={**contender.start, **dict.fromkeys(names, 0.3)},
+        grid={**dict.fromkeys(names, SOURCE_WEIGHTS), **contender.grid},
+        bounded=names,
+        search_by=None,
+    )
+    return with_weights.search(
+        validation, max_trials=max_trials, seconds=seconds, on_trial=on_trial
+    )
+
+
+def _collective_settings(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:
+    """Those of IMF, and the weights of all kinds of events in one."""
+    weights = {n.removeprefix(_WEIGHT): w for n, w in settings.items() if n.startswith(_WEIGHT)}
+    others = {name: value for name, value in settings.items() if not name.startswith(_WEIGHT)}
+    return {**imf_regularization(others, counts), "event_weights": weights}
+
+
 CONTENDERS: Registry = {
     "random": lambda seed: Contender(models.RandomScorer, fixed={"rng": seed}),
     "popularity": lambda seed: Contender(models.Popularity),
@@ -167,6 +204,23 @@ CONTENDERS: Registry = {
         uses_ratings=True,
         other_starts=(WEAK_START,),
         translate=imf_regularization,
+    ),
+    "collective": lambda seed: Contender(
+        models.CollectiveIMF,
+        {"factors": 128, "alpha": 30.0, "strength": 20.0},
+        {
+            "strength": STRENGTHS,
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+            "factors": (32, 64, 128, 256, 512, 1024),
+        },
+        stops=(2, 3, 5, 8, 12, 20, 30),
+        fixed={"random_state": seed},
+        uses_ids=True,
+        uses_times=True,
+        gets_recency=False,  # its histories are not counts
+        other_starts=(WEAK_START,),
+        translate=_collective_settings,
+        search_by=_search_collective,
     ),
     "ials": lambda seed: Contender(
         models.IALS,
@@ -254,6 +308,7 @@ CONTENDERS: Registry = {
     ),
     "cfnade": cfnade,
     "cfnade-undated": lambda seed: cfnade(seed, uses_times=False),
+    "cfnade-target": lambda seed: cfnade(seed, only_targets=True),
     "cfnade-paper": lambda seed: cfnade(
         seed,
         "paper",
@@ -261,6 +316,9 @@ CONTENDERS: Registry = {
         {"learning_rate": (3e-4, 1e-3, 3e-3, 0.01), "alpha": (30.0, 100.0, 300.0)},
     ),
 }
+
+
+_NOT_ALL = ("random", "collective", "cfnade-target")
 
 
 def contender(name: str, seed: int = 0, registry: Registry = CONTENDERS) -> Contender:
@@ -273,10 +331,13 @@ def contender(name: str, seed: int = 0, registry: Registry = CONTENDERS) -> Cont
 def named_contenders(
     text: str, seed: int = 0, registry: Registry = CONTENDERS
 ) -> dict[str, Contender]:
-    """The contenders of a comma-separated list; `all` is all of `CONTENDERS` but `random`."""
+    """The contenders of a comma-separated list.
+
+    `all` is all of `CONTENDERS` but `random` and those that need kinds of events.
+    """
     names: list[str] = []
     for name in filter(None, (part.strip() for part in text.split(","))):
-        names += [each for each in CONTENDERS if each != "random"] if name == "all" else [name]
+        names += [each for each in CONTENDERS if each not in _NOT_ALL] if name == "all" else [name]
     for name in [name for name in names if name in ("ials", "slim")]:
         library("irspack.recommenders", f"the model {name!r}")  # fails before minutes of search
     return {name: contender(name, seed, registry) for name in names}

@@ -29,8 +29,8 @@ Unknown: TypeAlias = Literal["raise", "warn", "ignore"]
 """What to do about items that are not in the catalogue."""
 
 History: TypeAlias = Mapping[Any, Any] | Iterable[Any]
-"""Counts by item id, which `HistoryDecay` makes of counts with times; ids alone; or a sparse row of
-counts, (1, n_items) or (n_items,)."""
+"""Counts by item id, which `HistoryReader` makes of events with times and kinds; ids alone; or a
+sparse row of counts, (1, n_items) or (n_items,)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cfnade.checks import check_number
 from cfnade.data.events import EventLog, shown_time
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
-from cfnade.data.splitting import hold_out, overlap, without_overlap
+from cfnade.data.splitting import hold_out, overlap, sample_users, without_overlap
 from cfnade.errors import ConfigError, DataError
 
 SplitBy: TypeAlias = Literal["random", "time", "last"]
@@ -27,7 +27,8 @@ class EventSplit:
     """The events that a model may see, with their log if there is one."""
 
     test: CountMatrix
-    """Counts of the held-out events, (n_users, n_items), of users and items that occur in train."""
+    """Counts of the held-out events, (n_users, n_items), of users and items that occur in train; of
+    the kind to predict, if the data name one."""
 
     n_born_users: int = 0
     """Users whose events are all held out; their pairs are left out of the test."""
@@ -43,13 +44,16 @@ class EventSplit:
 
     @cached_property
     def new(self) -> CountMatrix:
-        """The test counts of pairs that are not in train, (n_users, n_items)."""
-        return without_overlap(self.train.counts, self.test)
+        """The test counts of pairs that are not in train, (n_users, n_items).
+
+        With a kind to predict: of pairs without such an event in train.
+        """
+        return without_overlap(self.train.target_counts, self.test)
 
     @cached_property
     def repeated(self) -> CountMatrix:
-        """The test counts of pairs that are also in train, (n_users, n_items)."""
-        return overlap(self.train.counts, self.test)
+        """The test counts of all other pairs, (n_users, n_items)."""
+        return overlap(self.train.target_counts, self.test)
 
 
 def split_by_time(
@@ -124,9 +128,40 @@ def split_last(data: Interactions, *, share: float | None = None) -> EventSplit:
 
 
 def split_random(data: Interactions, **options: Any) -> EventSplit:
-    """Hold out random pairs with all their events; the options are those of `hold_out`."""
-    _, held_out = hold_out(data.counts, **options)
-    return EventSplit(data.without_pairs(held_out), held_out)
+    """Hold out random pairs with all their events; the options are those of `hold_out`.
+
+    With a kind to predict, only its events are held out; those of other kinds stay.
+    """
+    if data.target_event is None:
+        _, held_out = hold_out(data.counts, **options)
+    else:
+        held_out = _random_targets(data, **options)
+    return EventSplit(data.without_targets(held_out), held_out)
+
+
+def _random_targets(
+    data: Interactions,
+    *,
+    share: float = 0.1,
+    n_users: int | None = None,
+    among: NDArray[np.bool_] | None = None,
+    rng: int | np.random.Generator = 0,
+    **unused: Any,
+) -> CountMatrix:
+    """A share of all pairs with a target event, whose user and item have other events.
+
+    Many users have a single target event, so pairs are drawn from all, not a share of each user's.
+    """
+    rng = np.random.default_rng(rng)
+    targets = data.target_counts.tocoo()
+    n_drawn = max(1, round(share * targets.nnz))
+    targets.data[rng.permutation(targets.nnz)[n_drawn:]] = 0.0
+    drawn = as_count_matrix(targets)
+    left = data.without_targets(drawn).counts
+    has_user = np.diff(left.indptr) > 0
+    has_item = np.bincount(left.indices, minlength=data.n_items) > 0
+    kept = as_count_matrix(drawn.multiply(has_user[:, None]).multiply(has_item[None, :]))
+    return sample_users(kept, data.n_users if n_users is None else n_users, rng, among=among)
 
 
 def _split(
@@ -134,7 +169,11 @@ def _split(
 ) -> EventSplit:
     """Split by entries; users and items that only occur in the held-out part are left out of it."""
     train = data.with_events(~is_held)
-    held_out = log.subset(is_held).counts(data.counts.shape).tocoo()
+    later = log.subset(is_held)
+    if data.target_event is None:
+        held_out = later.counts(data.counts.shape, data.event_weights).tocoo()
+    else:
+        held_out = later.of_kind(data.target_event).counts(data.counts.shape).tocoo()
     has_user = np.diff(train.counts.indptr) > 0
     has_item = np.bincount(train.counts.indices, minlength=data.n_items) > 0
     is_known = has_user[held_out.row] & has_item[held_out.col]

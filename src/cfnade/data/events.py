@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -107,6 +107,16 @@ class EventLog:
         row, column = (np.cumsum(chosen, dtype=np.int32) - 1 for chosen in (users, items))
         return replace(kept, user=row[kept.user], item=column[kept.item])
 
+    def of_kind(self, kind: str) -> EventLog:
+        """The entries of one kind of event.
+
+        Raises:
+            ConfigError: If there is no such kind.
+        """
+        if kind not in self.kinds:
+            raise ConfigError(_no_event(kind, "predict", self.kinds))
+        return self.subset(np.asarray(self.kind == self.kinds.index(kind)))
+
     def counts(self, shape: tuple[int, int], weights: Weights | None = None) -> csr_array:
         """Sum of events per pair, each weighted by its kind, (n_users, n_items).
 
@@ -115,16 +125,19 @@ class EventLog:
         Raises:
             ConfigError: If the weights do not name exactly the kinds of events there are.
         """
-        return _positive(self._sums(shape, weights))
+        return _positive(self._sums(shape, self.weighed(weights)))
 
     def dislikes(self, shape: tuple[int, int], weights: Weights) -> csr_array:
         """Size of the negative weighted sums per pair, (n_users, n_items); see `counts`."""
-        return _positive(-self._sums(shape, weights))
+        return _positive(-self._sums(shape, self.weighed(weights)))
 
-    def _sums(self, shape: tuple[int, int], weights: Weights | None) -> csr_array:
-        events = self.count
-        if weights is not None:
-            events = events * self.weight_of_kinds(weights)[self.kind]
+    def weighed(self, weights: Weights | None) -> NDArray[np.float64]:
+        """The count of each entry times the weight of its kind, (n_entries,)."""
+        if weights is None:
+            return self.count
+        return self.count * self.weight_of_kinds(weights)[self.kind]
+
+    def _sums(self, shape: tuple[int, int], events: NDArray[np.float64]) -> csr_array:
         return csr_array((events, (self.user, self.item)), shape)  # sums duplicates
 
     def weight_of_kinds(self, weights: Weights) -> NDArray[np.float64]:
@@ -141,7 +154,7 @@ class EventLog:
         known = ", ".join(map(repr, self.kinds))
         for name, weight in weights.items():
             if name not in self.kinds:
-                raise ConfigError(f"there is no event {name!r} to weigh; the events are {known}")
+                raise ConfigError(_no_event(name, "weigh", self.kinds))
             if not np.isfinite(weight):
                 raise ConfigError(f"weight of event {name!r} must be a finite number, got {weight}")
         for kind in self.kinds:
@@ -189,6 +202,15 @@ def shown_time(time: float, clock: Clock) -> str:
         return f"{time:g} seconds since 1970"
     has_time = time % 86_400 != 0
     return f"{moment:%Y-%m-%d %H:%M:%S}" if has_time else f"{moment:%Y-%m-%d}"
+
+
+def _no_event(name: str, purpose: str, kinds: Sequence[str]) -> str:
+    if not kinds:
+        return (
+            f"to {purpose} event {name!r} takes a column with the kind of each event; name it as "
+            "event_col"
+        )
+    return f"there is no event {name!r} to {purpose}; the events are " + ", ".join(map(repr, kinds))
 
 
 def _as_whole(number: float) -> float | int:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_at_least
-from cfnade.data.events import Clock, EventLog
-from cfnade.errors import DataError
+from cfnade.data.events import Clock, EventLog, Weights
+from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,13 @@ class Interactions:
     """A readable name for each column, (n_items,), where one is known."""
 
     log: EventLog | None = None
-    """The events behind the counts, where their times or kinds are known; all kinds weigh 1."""
+    """The events behind the counts, where their times or kinds are known."""
+
+    event_weights: Weights | None = None
+    """What an event of each kind adds to the count of its pair; None counts all alike."""
+
+    target_event: str | None = None
+    """The kind of event to predict; None predicts any."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", as_count_matrix(self.counts))
@@ -170,6 +176,51 @@ class Interactions:
         labels = [names.get(item, str(item)) for item in items]
         return replace(self, item_names=np.array(labels, dtype=object))
 
+    def weighed(self, weights: Weights | None, target: str | None = None) -> Interactions:
+        """Weigh events by their kind, and name the kind to predict.
+
+        Args:
+            weights: One for each kind of event, 0 to ignore it, negative for a dislike; None
+                counts all events alike.
+            target: The kind to predict; None predicts any.
+
+        Raises:
+            ConfigError: If there are no kinds of events, or the names are not theirs.
+        """
+        if weights is None and target is None and self.event_weights is None:
+            return replace(self, target_event=None)
+        if self.log is None or not self.log.kinds:
+            raise ConfigError(
+                "weights and a target need a column with the kind of each event; name it as "
+                "event_col"
+            )
+        if target is not None:
+            self.log.of_kind(target)
+            if weights is not None and not weights.get(target, 0.0) > 0.0:
+                raise ConfigError(
+                    f"the weight of the event to predict, {target!r}, must be above 0"
+                )
+        counts = self.log.counts(self.counts.shape, weights)
+        if not counts.nnz:
+            raise DataError("no pair has a count above 0 with these event weights")
+        weights = None if weights is None else dict(weights)
+        return replace(self, counts=counts, event_weights=weights, target_event=target)
+
+    @cached_property
+    def target_counts(self) -> CountMatrix:
+        """Events of the kind to predict, (n_users, n_items); all counts without such a kind."""
+        if self.target_event is None or self.log is None:
+            return self.counts
+        return as_count_matrix(self.log.of_kind(self.target_event).counts(self.counts.shape))
+
+    @cached_property
+    def dislikes(self) -> CountMatrix | None:
+        """Size of the weighted sums below 0, (n_users, n_items); None if no weight is negative."""
+        weights = self.event_weights
+        if self.log is None or weights is None or min(weights.values()) >= 0:
+            return None
+        return as_count_matrix(self.log.dislikes(self.counts.shape, weights))
+
     def with_floors(self, min_user_items: int = 0, min_item_users: int = 0) -> Interactions:
         """Drop users with few items and items with few users.
 
@@ -204,9 +255,14 @@ class Interactions:
         if users.all() and items.all():
             return self
         counts = self.counts[users][:, items]
-        names = None if self.item_names is None else self.item_names[items]
-        log = None if self.log is None else self.log.select(users, items)
-        return Interactions(counts, self.user_ids[users], self.item_ids[items], names, log)
+        return replace(
+            self,
+            counts=counts,
+            user_ids=self.user_ids[users],
+            item_ids=self.item_ids[items],
+            item_names=None if self.item_names is None else self.item_names[items],
+            log=None if self.log is None else self.log.select(users, items),
+        )
 
     def with_events(self, keep: NDArray[np.bool_]) -> Interactions:
         """Only some entries of the log, (n_entries,), with the same users and items.
@@ -217,7 +273,23 @@ class Interactions:
         if self.log is None:
             raise DataError("the data have no event log; name a column of times as time_col")
         log = self.log.subset(keep)
-        return replace(self, counts=log.counts(self.counts.shape), log=log)
+        return replace(self, counts=log.counts(self.counts.shape, self.event_weights), log=log)
+
+    def without_targets(self, pairs: CountMatrix) -> Interactions:
+        """All events but those to predict of some pairs, with the same users and items.
+
+        Without a target event, these are all events of the pairs.
+        """
+        if self.target_event is None or self.log is None:
+            return self.without_pairs(pairs)
+        is_target = self.log.kind == self.log.kinds.index(self.target_event)
+        return self.with_events(~(is_target & self._is_of(pairs, self.log)))
+
+    def _is_of(self, pairs: CountMatrix, log: EventLog) -> NDArray[np.bool_]:
+        """Whether each entry of a log is of one of some pairs, (n_entries,)."""
+        row = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+        wanted = row.astype(np.int64) * self.n_items + pairs.indices
+        return np.isin(log.user.astype(np.int64) * self.n_items + log.item, wanted)
 
     def without_pairs(self, pairs: CountMatrix) -> Interactions:
         """All events but those of some pairs, (n_users, n_items), with the same users and items."""
@@ -228,7 +300,7 @@ class Interactions:
         counts = csr_array((kept.data[keep], (kept.row[keep], kept.col[keep])), kept.shape)
         log = self.log
         if log is not None:
-            log = log.subset(~np.isin(log.user.astype(np.int64) * self.n_items + log.item, drop))
+            log = log.subset(~self._is_of(pairs, log))
         return replace(self, counts=counts, log=log)
 
     def describe(self) -> dict[str, Any]:
@@ -269,6 +341,9 @@ class Interactions:
             digest.update(f"{log.n_entries} {log.clock} {log.kinds!r}\n".encode())
             columns = ((log.user, "<i8"), (log.item, "<i8"), (log.count, "<f8"))
             _digest_numbers(digest, (*columns, (log.time, "<f8"), (log.kind, "<i8")))
+        if self.event_weights is not None or self.target_event is not None:
+            weights = sorted((self.event_weights or {}).items())
+            digest.update(f"{weights!r} {self.target_event!r}\n".encode())
         total = float(counts.data.sum())
         return self._sizes | {"sum_of_counts": total, "sha256": digest.hexdigest()}
 

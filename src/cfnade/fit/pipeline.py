@@ -16,18 +16,25 @@ from scipy.sparse import csr_array
 
 from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.direct import NeighbourRegression
+from cfnade.beyond.event_kinds import find_weights, target_features
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
 from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
-from cfnade.data.events import EventLog
+from cfnade.data.events import EventLog, Weights
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import overlap, sample_users, without_overlap
 from cfnade.errors import DataError, MissingExtraError
-from cfnade.fit.plan import ALL_EVENTS, FEWEST_REPEATS, FitPlan, calibration_users
+from cfnade.fit.plan import (
+    ALL_EVENTS,
+    FEWEST_NEW_TARGETS,
+    FEWEST_REPEATS,
+    FitPlan,
+    calibration_users,
+)
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.metrics.formulas import cost_of
@@ -117,6 +124,9 @@ class Fitted:
 
     n_looks: int
     """How often an epoch or a readout was judged on validation."""
+
+    event_weights: Weights | None
+    """Of each kind of event, given or found; None counts all alike."""
 
     epochs: list[Epoch] = field(repr=False)
     """All epochs of the training that was validated."""
@@ -221,7 +231,8 @@ class TrainingPart:
         """Counts that decay with a half-life (0 for none), and their distributions."""
         if half_life == 0 or not self.fits_ratings:
             return self.ratings, self.data.counts
-        counts = recent_counts(self._log, self.data.counts.shape, half_life)
+        data = self.data
+        counts = recent_counts(self._log, data.counts.shape, half_life, data.event_weights)
         return RelativeRating().fit(counts), counts
 
     def trend(self, readout: Readout) -> NDArray[np.float32] | None:
@@ -238,7 +249,9 @@ class TrainingPart:
 
     @cached_property
     def repeat_features(self) -> NDArray[np.float64]:
-        """What repeats depend on beside the count, (n_items, 2)."""
+        """What repeats, or target events, depend on beside the count, (n_items, 2)."""
+        if self.data.target_event is not None:
+            return target_features(self.data)
         return item_features(self._log, self.data.n_items)
 
     def scorer(self, network: NumpyNetwork, readout: Readout) -> NetworkScorer:
@@ -247,7 +260,7 @@ class TrainingPart:
         added: dict[str, NDArray[np.float32]] = {}
         if (rise := self.trend(readout)) is not None:
             added["trend"] = rise
-        if readout.repeats and self.data.clock is not None:
+        if readout.repeats and self.data.log is not None:
             repeats = Repeats.of(readout.repeats, self.repeat_features)
             added["repeat_bias"] = repeats.bias
             added["repeat_weight"] = np.array([repeats.weight], dtype=np.float32)
@@ -352,6 +365,21 @@ class Judge:
 
 
 @dataclass(frozen=True)
+class _Chosen:
+    """What was found on held-out pairs."""
+
+    plan: FitPlan
+    trained: Trained
+    readout: Readout
+    part: TrainingPart | None
+    """What was trained on; None if that was not all of the data."""
+
+    validation_mpr: float | None = None
+    calibrator: Calibrator | None = None
+    n_looks: int = 0
+
+
+@dataclass(frozen=True)
 class _Fitting:
     """One fit and its steps."""
 
@@ -371,41 +399,81 @@ class _Fitting:
         train, held_out = known, validation
         if validation is None:
             train, held_out = hold_out_validation(known, self.settings, self.plan)
-        part = self._part(train)
-        judge, new = None, None
-        if held_out is not None:
-            self.callbacks.begin("direct path")
-            new = without_overlap(train.counts, held_out)
-            judge = Judge(part, new, self.settings.choose_by)
-        plan, trained = self._train(part, judge)
-        readout, mpr, calibrator, n_looks = plan.readout.or_usual(), None, None, 0
-        if judge is not None and held_out is not None and new is not None:
-            self.callbacks.begin("readout")
-            readout, mpr = judge.find_readout(trained.network)
-            _, histories = part.histories(readout.history_half_life or 0.0)
-            if plan.readout.repeats is None:
-                readout = replace(
-                    readout, repeats=find_repeats(part, trained.network, readout, held_out)
-                )
-            n_looks = judge.n_looks
-            self.callbacks.begin("calibration")
-            users = np.flatnonzero(np.diff(new.indptr))
-            if plan.refits:
-                users = np.union1d(users, self._without_later_items(known, train, users.size))
-            scorer = part.scorer(trained.network, readout)
-            calibrator = _calibrate(
-                scorer, histories[users], new[users], more_missing=not plan.refits
-            )
-        if train is not known:
+        if known.target_event is not None and known.event_weights is None:
+            known, train = self._weigh_events(known, train, held_out)
+        chosen = self._choose(known, train, held_out)
+        plan, trained, part = chosen.plan, chosen.trained, chosen.part
+        if part is None:
             part = self._part(known)
             if plan.refits:
                 trained = self._train_once(ALL_EVENTS, plan, part, None)
-        if judge is None or train is not known:
+        if held_out is None or part is not chosen.part:
             self.callbacks.begin("direct path of all pairs")
-        scorer = part.scorer(trained.network, readout)
         return Fitted(
-            scorer, plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
+            part.scorer(trained.network, chosen.readout),
+            plan,
+            trained.best_epoch,
+            chosen.validation_mpr,
+            chosen.readout,
+            chosen.calibrator,
+            chosen.n_looks,
+            known.event_weights,
+            trained.epochs,
         )
+
+    def _choose(
+        self, known: Interactions, train: Interactions, held_out: CountMatrix | None
+    ) -> _Chosen:
+        """Train on a part of the data, and find all that depends on what was held out."""
+        before_later = part = self._part(train)
+        if held_out is None:
+            plan, trained = self._train(part, None)
+            return _Chosen(plan, trained, plan.readout.or_usual(), part)
+        self.callbacks.begin("direct path")
+        new = without_overlap(train.counts, held_out)
+        if train.target_event is not None and new.nnz < FEWEST_NEW_TARGETS:
+            # Most are in the histories, as other events: judge the network on any pair.
+            train, new = self._hold_out_any(train)
+            part = self._part(train)
+        judge = Judge(part, new, self.settings.choose_by)
+        plan, trained = self._train(part, judge)
+        self.callbacks.begin("readout")
+        readout, mpr = judge.find_readout(trained.network)
+        _, histories = part.histories(readout.history_half_life or 0.0)
+        if plan.readout.repeats is None:
+            of_new = part.scorer(trained.network, replace(readout, repeats=()))
+            repeats = find_repeats(before_later, of_new, readout, held_out)
+            readout = replace(readout, repeats=repeats)
+        self.callbacks.begin("calibration")
+        users = np.flatnonzero(np.diff(new.indptr))
+        if plan.refits:
+            users = np.union1d(users, self._without_later_items(known, train, users.size))
+        scorer = part.scorer(trained.network, readout)
+        calibrator = _calibrate(scorer, histories[users], new[users], more_missing=not plan.refits)
+        kept = part if train is known else None  # else its memory is free for that of all pairs
+        return _Chosen(plan, trained, readout, kept, mpr, calibrator, judge.n_looks)
+
+    def _weigh_events(
+        self, known: Interactions, train: Interactions, held_out: CountMatrix | None
+    ) -> tuple[Interactions, Interactions]:
+        """Weigh kinds of events by what they say about the target event."""
+        assert known.log is not None
+        if held_out is None:
+            logger.warning("nothing is held out to find the weights of events: all count alike")
+            weights = dict.fromkeys(known.log.kinds, 1.0)
+        else:
+            weights = find_weights(train, held_out)
+        shown = ", ".join(f"{kind}={weight:g}" for kind, weight in weights.items())
+        logger.info("weights of events: %s", shown)
+        later = known.weighed(weights, known.target_event)
+        return later, later if train is known else train.weighed(weights, known.target_event)
+
+    def _hold_out_any(self, train: Interactions) -> tuple[Interactions, CountMatrix]:
+        """Hold out random pairs, of any kind of event, of some users."""
+        settings, any_kind = self.settings, replace(train, target_event=None)
+        share, n_users = settings.validation_share, self.plan.validation_users
+        found = split_random(any_kind, share=share, n_users=n_users, rng=settings.seed)
+        return replace(found.train, target_event=train.target_event), found.test
 
     def _without_later_items(
         self, known: Interactions, train: Interactions, n_judged: int
@@ -494,28 +562,32 @@ class _Fitting:
 
 
 def find_repeats(
-    part: TrainingPart, network: NumpyNetwork, readout: Readout, held_out: CountMatrix
+    part: TrainingPart, of_new: NetworkScorer, readout: Readout, held_out: CountMatrix
 ) -> tuple[float, ...]:
     """Weights of the model of repeats, on the scale of the network's scores of new items.
 
     Args:
-        part: Data to train on.
-        network: Trained on them.
-        readout: What is added to it.
+        part: Data before the held-out events.
+        of_new: Scores new items.
+        readout: What is added to the network.
         held_out: Later pairs, new ones and repeats, (n_users, n_items).
 
     Returns:
         None of them if there are hardly any repeats.
     """
     repeated = overlap(part.data.counts, held_out)
-    if part.data.clock is None or repeated.nnz < FEWEST_REPEATS:
+    data = part.data
+    if (data.clock is None and data.target_event is None) or repeated.nnz < FEWEST_REPEATS:
         return ()
     users = np.flatnonzero(np.diff(held_out.indptr))
     _, histories = part.histories(readout.history_half_life or 0.0)
-    weights = fit_repeats(histories[users], repeated[users], part.repeat_features)
+    candidates = histories[users]
+    if data.target_event is not None:
+        candidates = without_overlap(data.target_counts[users], candidates)
+    weights = fit_repeats(candidates, repeated[users], part.repeat_features)
     # On the scale of the logits of new items: both have the same log-odds of being held out.
     some = users[: part.plan.repeat_users]
-    scores = part.scorer(network, replace(readout, repeats=())).scores(histories[some])
+    scores = of_new.scores(histories[some])
     is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
     own, later = part.data.counts[some], held_out[some]
     is_new[np.repeat(np.arange(some.size), np.diff(own.indptr)), own.indices] = False

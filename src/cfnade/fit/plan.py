@@ -37,6 +37,9 @@ since the search for the readout takes about 50 looks."""
 FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
 """Held-out repeats without which none are modelled, and scores of new items to compare with."""
 
+FEWEST_NEW_TARGETS = 300
+"""Held-out target events with items new to the user, below which the network is judged on any."""
+
 ALL_EVENTS = "training on all events"
 """Name of the stage that trains again, once the readout is found on the latest events."""
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
+from cfnade.data.ratings import RelativeRating
 from cfnade.errors import DataError
 from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
 from cfnade.metrics.formulas import (
@@ -52,6 +53,7 @@ def evaluate(
     *,
     metrics: Sequence[str] = DEFAULT_METRICS,
     candidates: Candidates = "unseen",
+    exclude: CountMatrix | None = None,
     block_size: int | None = None,
     n_bootstrap: int = 1000,
     rng: int | np.random.Generator = 0,
@@ -70,6 +72,8 @@ def evaluate(
             (n_users, n_items).
         metrics: Names, see `metric_function`.
         candidates: Rank items that are not in the user's history, or all items.
+        exclude: Pairs to leave out instead of those of the histories, (n_users, n_items): with a
+            kind of event to predict, those that have it already.
         block_size: Users scored at once; by default 16 MiB of scores.
         n_bootstrap: Resamples of users for the 95 % intervals; 0 for none.
         rng: Seed or generator for the resamples.
@@ -88,7 +92,13 @@ def evaluate(
     gamma = _weights_of_pairs(held_out, relevance)
     users = np.flatnonzero(np.diff(held_out.indptr))
     places = place_held_out(
-        scorer, histories, held_out, candidates=candidates, block_size=block_size, progress=progress
+        scorer,
+        histories,
+        held_out,
+        candidates=candidates,
+        exclude=exclude,
+        block_size=block_size,
+        progress=progress,
     )
     per_user = {name: function(places, gamma) for name, function in functions.items()}
     intervals = {}
@@ -112,6 +122,18 @@ class KnownScores:
         """The scores of the next rows, as many as there are histories."""
         start, self._next = self._next, self._next + histories.shape[0]
         return self._scores[start : self._next]
+
+
+def relevance_of(
+    held_out: CountMatrix, data: Interactions | None, ratings: RelativeRating
+) -> CountMatrix:
+    """Relative ratings of held-out pairs, by the counts they were held out from.
+
+    With a kind of event to predict, these are the counts of that kind.
+    """
+    if data is not None and data.target_event is not None:
+        ratings = RelativeRating().fit(data.target_counts)
+    return ratings.transform(held_out)
 
 
 def read_histories(scorer: Scorer, data: Interactions) -> CountMatrix:

@@ -61,6 +61,7 @@ def place_held_out(
     held_out: CountMatrix,
     *,
     candidates: Candidates = "unseen",
+    exclude: CountMatrix | None = None,
     block_size: int | None = None,
     progress: Progress | None = None,
 ) -> Places:
@@ -70,13 +71,14 @@ def place_held_out(
     """
     n_items = held_out.shape[1]
     block_size = rows_per_block(n_items) if block_size is None else block_size
-    _check(histories, held_out, candidates, block_size)
+    exclude = histories if exclude is None else exclude
+    _check(histories, held_out, candidates, exclude, block_size)
     n_held_out = np.diff(held_out.indptr)
     users = np.flatnonzero(n_held_out)
     n_above, n_tied = np.empty((2, held_out.nnz), dtype=np.int64)
     n_candidates = np.full(users.size, n_items, dtype=np.int64)
     if candidates == "unseen":
-        n_candidates -= np.diff(histories.indptr)[users]
+        n_candidates -= np.diff(exclude.indptr)[users]
     for start in range(0, users.size, block_size):
         block = users[start : start + block_size]
         known = histories[block]
@@ -87,9 +89,9 @@ def place_held_out(
         starts = held_out.indptr[block] - first
         is_ranked = scores >= np.minimum.reduceat(targets, starts)[:, None]  # others are below all
         if candidates == "unseen":
-            is_ranked[np.repeat(np.arange(block.size), np.diff(known.indptr)), known.indices] = (
-                False
-            )
+            left_out = exclude[block]
+            rows = np.repeat(np.arange(block.size), np.diff(left_out.indptr))
+            is_ranked[rows, left_out.indices] = False
         ranked = np.flatnonzero(is_ranked)
         ends = np.searchsorted(ranked, n_items * np.arange(1, block.size))
         parts = np.split(scores.reshape(-1)[ranked], ends), np.split(targets, starts[1:])
@@ -118,18 +120,25 @@ def count_above_and_tied(
     return n_above, n_at_least - n_above
 
 
-def _check(histories: CountMatrix, held_out: CountMatrix, candidates: str, block_size: int) -> None:
+def _check(
+    histories: CountMatrix,
+    held_out: CountMatrix,
+    candidates: str,
+    exclude: CountMatrix,
+    block_size: int,
+) -> None:
     check_choice("candidates", candidates, get_args(Candidates))
     check_at_least(1, block_size=block_size)
-    if histories.shape != held_out.shape:
-        raise DataError(
-            f"histories are {histories.shape}, held-out counts {held_out.shape}; both need the "
-            "same users and items in the same order"
-        )
+    for name, matrix in {"histories": histories, "excluded pairs": exclude}.items():
+        if matrix.shape != held_out.shape:
+            raise DataError(
+                f"{name} are {matrix.shape}, held-out counts {held_out.shape}; both need the "
+                "same users and items in the same order"
+            )
     if held_out.nnz == 0:
         raise DataError("there are no held-out pairs to evaluate on; hold some out first")
     if candidates == "unseen":
-        both = overlap(histories, held_out)
+        both = overlap(exclude, held_out)
         if both.nnz:
             user = int(np.flatnonzero(np.diff(both.indptr))[0])
             raise DataError(

@@ -57,7 +57,12 @@ def judge_lists(lists: csr_array, known: CountMatrix, n: int) -> ListQuality:
 
 
 def top_lists(
-    scorer: Scorer, histories: CountMatrix, n: int = N_LISTED, *, candidates: Candidates = "unseen"
+    scorer: Scorer,
+    histories: CountMatrix,
+    n: int = N_LISTED,
+    *,
+    candidates: Candidates = "unseen",
+    exclude: CountMatrix | None = None,
 ) -> csr_array:
     """The n best items of each history, scored in blocks; a stored 1 for each, (n_users, n_items).
 
@@ -70,8 +75,9 @@ def top_lists(
         known = histories[block]
         scores = np.array(scorer.scores(known), dtype=np.float64)  # (n_block, n_items), a copy
         if candidates == "unseen":
-            row = np.repeat(np.arange(known.shape[0]), np.diff(known.indptr))
-            scores[row, known.indices] = -np.inf
+            left_out = known if exclude is None else exclude[block]
+            row = np.repeat(np.arange(left_out.shape[0]), np.diff(left_out.indptr))
+            scores[row, left_out.indices] = -np.inf
         place = max(n_items - n, 0)
         best = np.argpartition(scores, place, axis=1)[:, place:]
         row, at = np.nonzero(np.take_along_axis(scores, best, axis=1) > -np.inf)

@@ -14,7 +14,7 @@ from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import without_overlap
 from cfnade.errors import TrainingError
-from cfnade.metrics.evaluate import evaluate, read_histories
+from cfnade.metrics.evaluate import evaluate, read_histories, relevance_of
 from cfnade.metrics.formulas import Candidates
 from cfnade.scorer import Scorer
 
@@ -43,6 +43,9 @@ class Validation:
     candidates: Candidates = "unseen"
     """Rank items that are not in the user's history, or all items, as the test does."""
 
+    exclude: CountMatrix | None = None
+    """Pairs to leave out instead of those of the histories, (n_users, n_items)."""
+
     @cached_property
     def new_pairs(self) -> CountMatrix:
         """The pairs of `held_out` that are not in `train`, (n_users, n_items)."""
@@ -55,7 +58,7 @@ class Validation:
 
     def metrics(self, scorer: Scorer) -> dict[str, float]:
         """MPR in percent, and some other metrics, of a model fitted on `train`."""
-        relevance = self.ratings.transform(self.held_out)
+        relevance = relevance_of(self.held_out, self.train_data, self.ratings)
         data = self.train_data
         return evaluate(
             scorer,
@@ -64,6 +67,7 @@ class Validation:
             relevance,
             metrics=JUDGED_BY,
             candidates=self.candidates,
+            exclude=self.exclude,
             n_bootstrap=0,
         ).metrics
 

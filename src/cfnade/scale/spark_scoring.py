@@ -139,7 +139,7 @@ def score_prepared(
 def _catalogue_of(model: str | Path) -> Catalogue:
     """The catalogue of a model, which is verified here, once."""
     loaded = ImplicitCFNADE.load(model)
-    if loaded.answers_.decay.half_life:
+    if loaded.answers_.reader.half_life:
         logger.warning(
             "the model weighs recent events more, but Spark adds up all events of a pair: they "
             "count as if all were recent"

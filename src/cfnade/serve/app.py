@@ -130,6 +130,8 @@ class Service:
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
                 "clock": loaded.model.clock_,
+                "event_weights": loaded.model.event_weights_,
+                "target_event": loaded.model.target_event_,
                 "network": asdict(loaded.model.scorer_.network.config),
                 "metrics": {"validation_mpr": loaded.model.validation_mpr_},
                 "refused": self.source.refused,
@@ -178,8 +180,8 @@ class Service:
             one.check()
         if any(one.dials is not None for one in asked):
             await self.batcher.run_beside(partial(loaded.check_dials, asked))
-        if dated := [one for one in asked if one.has_times]:
-            await self.batcher.run_beside(lambda: [loaded.counts(one) for one in dated])
+        if detailed := [one for one in asked if one.is_detailed]:
+            await self.batcher.run_beside(lambda: [loaded.counts(one) for one in detailed])
 
     def _answer_together(self, asked: list[_Asked]) -> list[bytes]:
         """Answer requests, each by the model that was in use when it arrived."""

@@ -134,16 +134,23 @@ class LoadedModel:
         return {**self.items[column], "similar": found, "unknown": unknown}
 
     def counts(self, request: wire.HistoryRequest) -> dict[str, float]:
-        """The history of a request as counts, recent ones larger if it has times.
+        """The history of a request as counts, weighed by times and kinds; below 0 for a dislike.
 
         Raises:
-            RequestError: If a time cannot be read; the message does not repeat it.
+            RequestError: If a time cannot be read or a kind is unknown; the message does not
+                repeat it.
         """
-        decay = self.model.answers_.decay
+        reader = self.model.answers_.reader
+        kinds = {kind for e in request.history.values() if isinstance(e, dict) for kind in e}
+        if not kinds <= reader.kinds:
+            names = ", ".join(map(repr, sorted(reader.kinds))) or "none"
+            message = f"history: an event is none of the model's; they are: {names}"
+            fix = "see event_weights of the model in /v1/model, or send counts without kinds"
+            raise RequestError(404, "unknown_event", message, fix)
         try:
-            counts: dict[str, float] = decay.counts(request.history)
+            counts: dict[str, float] = reader.counts(request.history)
         except DataError:
-            message = f"history: a time must be {expected_time(decay.clock)}"
+            message = f"history: a time must be {expected_time(reader.clock)}"
             fix = "see the clock of the model in /v1/model, or send counts without times"
             raise RequestError(422, "invalid_time", message, fix) from None
         return counts
@@ -151,11 +158,15 @@ class LoadedModel:
     def _query(self, request: wire.HistoryRequest) -> tuple[Query, list[str]]:
         """The query of a request, and its unknown items."""
         fields: dict[str, Any] = {}
-        fields["liked"], fields["counts"], unknown = self._by_column(self.counts(request))
-        if request.disliked:
-            dislikes = request.dislikes(self.model.answers_.full_dislike)
+        counts, answers = self.counts(request), self.model.answers_
+        fields["liked"], fields["counts"], unknown = self._by_column(counts)
+        dislikes = request.dislikes(answers.full_dislike)
+        if request.is_detailed:
+            negative = [item for item, count in counts.items() if count < 0]
+            dislikes = dict.fromkeys(negative, answers.full_dislike) | dislikes
+        if dislikes:
             fields["disliked"], fields["confidences"], more = self._by_column(dislikes)
-            unknown += more
+            unknown += more if request.disliked else []
         if isinstance(request, wire.RecommendRequest):
             fields["only"], fields["exclude"], more = self._filters(request)
             unknown += more
@@ -163,6 +174,11 @@ class LoadedModel:
             unknown += more
             for name in ("n", "include_seen", "explain", "spread"):
                 fields[name] = getattr(request, name)
+            owned = None if request.include_seen else answers.owned(request.history)
+            if owned is not None:  # other items of the history are candidates
+                fields["include_seen"] = True
+                columns = self.columns([str(item) for item in owned])[0]
+                fields["exclude"] = np.union1d(fields["exclude"], columns).astype(np.int64)
         return Query(**fields), unknown
 
     def _reranking(self, request: wire.RecommendRequest) -> tuple[Reranking | None, list[str]]:

@@ -51,22 +51,33 @@ When = (
 MAX_TIMES = 1_000
 """Pairs of count and time of one item."""
 
+MAX_KINDS = 100
+"""Kinds of events of one item."""
+
 
 def _form(value: Any) -> str:
-    """Which of the three forms an entry has, so that errors are about that one alone."""
+    """Which of the forms an entry has, so that errors are about that one alone."""
+    if isinstance(value, dict):
+        return "kinds"
     if not isinstance(value, list | tuple):
         return "count"
     return "event" if value and not isinstance(value[0], list | tuple) else "events"
 
 
 Event = Annotated[tuple[Count, When], Strict(False)]  # JSON has lists alone
-Entry = Annotated[
+Events = (
     Annotated[Count, Tag("count")]
     | Annotated[Event, Tag("event")]
-    | Annotated[list[Event], Field(max_length=MAX_TIMES, fail_fast=True), Tag("events")],
-    Discriminator(_form),
-]
+    | Annotated[list[Event], Field(max_length=MAX_TIMES, fail_fast=True), Tag("events")]
+)
 """A count; or a count and its time, or several such pairs."""
+
+Kind = Annotated[str, Field(max_length=200)]
+ByKind = dict[Kind, Annotated[Events, Discriminator(_form)]]
+Entry = Annotated[
+    Events | Annotated[ByKind, Field(max_length=MAX_KINDS), Tag("kinds")], Discriminator(_form)
+]
+"""The events of one item, or those of each kind."""
 
 Weight = Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
 """Confidence of a dislike; much larger values would overflow float32."""
@@ -105,7 +116,8 @@ class HistoryRequest(StrictRequest):
         default_factory=dict,
         description="Counts by item id; 0 is the same as absent. With times: [count, when] or a "
         "list of such pairs, where `when` is a number in terms of the model's clock, ISO text if "
-        "the clock is seconds, or null for the latest.",
+        "the clock is seconds, or null for the latest. If the model knows kinds of events: any of "
+        "these by kind.",
     )
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
@@ -114,9 +126,9 @@ class HistoryRequest(StrictRequest):
     )
 
     @property
-    def has_times(self) -> bool:
-        """Whether an entry of the history has a time."""
-        return any(isinstance(entry, list | tuple) for entry in self.history.values())
+    def is_detailed(self) -> bool:
+        """Whether an entry of the history has a time or kinds of events."""
+        return any(isinstance(entry, list | tuple | dict) for entry in self.history.values())
 
     def dislikes(self, weight: float) -> dict[str, float]:
         """Confidences by id as text; `weight` for ids alone."""
@@ -132,6 +144,8 @@ class HistoryRequest(StrictRequest):
 
 
 def _has_events(entry: Any) -> bool:
+    if isinstance(entry, dict):
+        return any(map(_has_events, entry.values()))
     if not isinstance(entry, list | tuple):
         return bool(entry > 0)
     return any(count > 0 for count, _ in (entry if isinstance(entry, list) else [entry]))
@@ -315,6 +329,10 @@ class ModelInfo(BaseModel):
     clock: str | None = Field(
         description="What times in a history are: seconds since 1970, a number or an order."
     )
+    event_weights: dict[str, float] | None = Field(
+        description="Weights of the kinds of events that a history may name."
+    )
+    target_event: str | None = Field(description="The kind of event that the model predicts.")
     network: dict[str, Any]
     metrics: dict[str, Any]
     refused: str | None = Field(description="Why the newest model in the folder was refused.")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.events import EventLog
+from cfnade.data.events import EventLog, Weights
 from cfnade.data.ingest.columns import (
     Columns,
     choose_columns,
@@ -70,6 +70,8 @@ def read_interactions(
     events: bool | None = None,
     time_col: str | None = None,
     event_col: str | None = None,
+    event_weights: Weights | None = None,
+    target_event: str | None = None,
     min_user_items: int = 0,
     min_item_users: int = 0,
     memory_limit: str | None = None,
@@ -105,6 +107,11 @@ def read_interactions(
             "none" ignores times.
         event_col: Column of kinds of events; None recognises names such as `event` or `action`;
             "none" ignores kinds.
+        event_weights: What an event of each kind adds to the count of its pair, such as
+            `{"view": 1, "purchase": 10, "skip": -1}`; 0 ignores a kind, a pair whose sum is below
+            0 is a dislike. None counts all events alike, or leaves it to the fit if there is a
+            target event.
+        target_event: Kind of event to predict, such as "purchase".
         min_user_items: Drop users with fewer distinct items.
         min_item_users: Drop items with fewer distinct users. Both floors are applied in turn
             until nothing changes.
@@ -132,6 +139,8 @@ def read_interactions(
             columns = choose_columns(rows.columns, named)
             scan = rows.scan(connection, columns)
             interactions = _aggregate(connection, scan, columns, named)
+    if event_weights is not None or target_event is not None:
+        interactions = interactions.weighed(event_weights, target_event)
     if interactions.n_pairs == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
     return interactions.with_floors(min_user_items, min_item_users)

@@ -1,0 +1,129 @@
+"""Histories at request time with times or kinds of events: read as those of a table are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cfnade.beyond.recency import decayed, rounded
+from cfnade.data.events import Clock, Weights
+from cfnade.data.moments import as_time
+from cfnade.errors import DataError
+
+
+@dataclass(frozen=True)
+class HistoryReader:
+    """How a model reads the times and kinds of the events of a history."""
+
+    half_life: float = 0.0
+    """In which an event loses half of its weight; 0 weighs all the same."""
+
+    clock: Clock | None = None
+    """What the times are; None if the model was fitted without."""
+
+    weights: Weights | None = None
+    """Of each kind of event; None if the model counts all alike."""
+
+    target: str | None = None
+    """The kind that the model predicts; None for any."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of events that a history may name."""
+        return frozenset(self.weights or ()) | ({self.target} if self.target else set())
+
+    def counts(self, history: Any) -> Any:
+        """Counts by item id of a history with times or kinds; a plain history as it is.
+
+        Ages are those at the latest event of the history, and an entry without a time is as late.
+        Without a half-life times make no difference, but must be readable. Events without a kind
+        count as the one to predict. A sum below 0 is a dislike.
+
+        Args:
+            history: As for `ImplicitCFNADE.recommend_for`. A value of a mapping may be
+                `[count, when]`, a list of these, or a mapping of these by kind.
+
+        Raises:
+            DataError: If an entry cannot be read.
+        """
+        if not isinstance(history, Mapping):
+            return history
+        if self.weights is None and not any(map(_is_detailed, history.values())):
+            return history
+        owners: list[int] = []
+        entries: list[tuple[float, float]] = []  # weighed counts and times
+        for place, value in enumerate(history.values()):
+            for kind, count, when in self._events(value):
+                owners.append(place)
+                time = math.nan if when is None else as_time(when, self.clock)
+                entries.append((self._weight(kind) * count, time))
+        counts, times = np.array(entries, dtype=np.float64).reshape(-1, 2).T
+        if self.half_life:
+            is_dated = ~np.isnan(times)
+            latest = times[is_dated & (counts != 0)].max(initial=-np.inf)
+            ages = np.where(is_dated, np.maximum(latest - times, 0.0), 0.0)
+            counts = decayed(counts, ages, self.half_life)
+        sums = np.zeros(len(history))
+        np.add.at(sums, owners, counts)
+        if self.half_life:
+            sums = np.where(sums > 0, rounded(sums), np.minimum(sums, 0.0))
+        return dict(zip(history, sums.tolist(), strict=True))
+
+    def owned(self, history: Any) -> list[Hashable] | None:
+        """The items that already have an event of the kind to predict; None without such a kind."""
+        if self.target is None or not isinstance(history, Mapping):
+            return None
+        return [
+            item
+            for item, value in history.items()
+            if any(c > 0 and kind in (None, self.target) for kind, c, _ in self._events(value))
+        ]
+
+    def _weight(self, kind: str | None) -> float:
+        if kind is None:
+            kind = self.target
+        return 1.0 if kind is None or self.weights is None else self.weights[kind]
+
+    def _events(self, value: Any) -> Iterator[tuple[str | None, float, Any]]:
+        """Kind, count and time of each part of one entry."""
+        if not isinstance(value, Mapping):
+            yield from ((None, count, when) for count, when in _counts_and_times(value))
+            return
+        for kind, events in value.items():
+            if kind is not None and kind not in self.kinds:
+                names = ", ".join(map(repr, sorted(self.kinds)))
+                raise DataError(
+                    f"the model knows no event {kind!r:.60}; "
+                    + (f"its events are {names}" if names else "it was fitted without kinds")
+                )
+            yield from ((kind, count, when) for count, when in _counts_and_times(events))
+
+
+def _is_detailed(value: Any) -> bool:
+    return isinstance(value, list | tuple | Mapping)
+
+
+def _counts_and_times(value: Any) -> list[tuple[float, Any]]:
+    if not isinstance(value, list | tuple):
+        return [(_count(value), None)]
+    pairs = value if all(isinstance(each, list | tuple) for each in value) else [value]
+    if any(len(pair) != 2 for pair in pairs):
+        raise DataError(
+            "an entry of a history is a count, [count, when] or a list of such pairs, perhaps by "
+            f"kind of event; got {value!r:.60}"
+        )
+    return [(_count(count), when) for count, when in pairs]
+
+
+def _count(value: Any) -> float:
+    try:
+        count = float(value)
+    except (TypeError, ValueError):
+        raise DataError("the counts in a history must be numbers") from None
+    if not 0 <= count < math.inf:
+        raise DataError("the counts in a history must be finite and at least 0")
+    return count
