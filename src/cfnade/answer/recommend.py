@@ -26,6 +26,7 @@ from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.beyond.dated_history import HistoryDecay
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import likes_alone
 from cfnade.errors import DataError
 from cfnade.model.inference import NetworkScorer, full_dislike, with_values
 from cfnade.scorer import blocks
@@ -153,10 +154,11 @@ class Answers:
             ConfigError: If the dials contradict each other.
         """
         row = self.history(history, unknown=unknown)
+        likes = likes_alone(row)
         only, never = self.filters(1, items, filter_items, unknown)
         query = Query(
-            row.indices,
-            row.data,
+            likes.indices,
+            likes.data,
             n=n,
             only=None if only is None else only.of(0),
             exclude=never.of(0),
@@ -164,17 +166,25 @@ class Answers:
             explain=explain,
             reranking=self.reranking(dials, n, unknown),
         )
-        if disliked is None:
+        if disliked is None and likes is row:
             return query
-        row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
-        both = np.intersect1d(query.liked, row.indices)
-        if both.size:
-            item = self.catalogue.ids[both].tolist()[0]
-            raise DataError(f"item {item!r} is both in the history and disliked; decide which")
-        return replace(query, disliked=row.indices, confidences=row.data)
+        confidences = dict.fromkeys(row.indices[row.data < 0].tolist(), self.full_dislike)
+        if disliked is not None:
+            row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+            both = np.intersect1d(query.liked, row.indices)
+            if both.size:
+                item = self.catalogue.ids[both].tolist()[0]
+                raise DataError(f"item {item!r} is both in the history and disliked; decide which")
+            confidences |= zip(row.indices.tolist(), row.data.tolist(), strict=True)
+        columns = np.array(sorted(confidences), dtype=np.int64)
+        found = np.array([confidences[column] for column in columns.tolist()])
+        return replace(query, disliked=columns, confidences=found)
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
-        """A history by item id, perhaps with times, as a row of counts, (1, n_items)."""
+        """A history by item id, perhaps with times, as a row of counts, (1, n_items).
+
+        A sparse row may have counts below 0: dislikes.
+        """
         return self.catalogue.history(self.decay.counts(history), unknown=unknown)
 
     def filters(
@@ -258,8 +268,8 @@ class Answers:
         """The best items of many histories.
 
         Args:
-            ratings: Relative ratings, (n_users, n_items).
-            hidden: Their hidden layers, (n_users, n_hidden).
+            ratings: Relative ratings of the likes, (n_users, n_items).
+            hidden: Hidden layers, (n_users, n_hidden).
             added: What the direct path adds for some users; minus infinity for items that may not
                 be recommended.
             n: Most items for each history.
