@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_array
 
 from cfnade.model import objective
-from cfnade.model.objective import OutputLayer
+from cfnade.model.objective import OutputLayer, soften_dislikes
 from cfnade.model.ordering import Window, split_batch
 from tests import reference
 from tests.reference_torch import (
@@ -95,6 +95,16 @@ def test_gradients_are_right_to_numerical_differences(rng, n_layers, disliked):
             flat[place] += step
             slope = (losses[0] - losses[1]) / (2 * step)
             assert gradients[name].view(-1)[place].item() == pytest.approx(slope, abs=1e-7), name
+
+
+def test_a_dislike_costs_the_root_of_its_confidence():
+    targets = csr_array(np.array([[31.0, -31.0, 0.0], [-4.0, 0.0, 1.0]], dtype=np.float32))
+    softened = soften_dislikes(targets)
+    expected = np.array([[31.0, -(31.0**0.5), 0.0], [-2.0, 0.0, 1.0]], dtype=np.float32)
+    np.testing.assert_array_equal(softened.toarray(), expected)
+    assert softened.dtype == np.float32 and targets.data.min() == -31.0
+    likes = csr_array([[31.0, 2.0]])
+    assert soften_dislikes(likes) is likes
 
 
 @pytest.mark.parametrize("start", [0, 3, 7])

@@ -339,7 +339,8 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
     likes = (batch.toarray() > 0).astype(float)
     confidences = np.where(batch.toarray() != 0, np.abs(batch.toarray()), 1.0)
     logits = dense_logits(literal, dense_hidden(literal, likes, confidences, in_context))
-    loss = dense_cost(logits, likes, confidences, in_context) / (20 if item_mean else 1)
+    costs = np.where(likes > 0, confidences, np.sqrt(confidences))  # of a dislike, the root
+    loss = dense_cost(logits, likes, costs, in_context) / (20 if item_mean else 1)
     n_watchers = torch.from_numpy(np.diff(csr_array(ratings.T).tocsr().indptr)).float()
     for weight in (literal.like_weight, literal.output_weight):
         loss = loss + 2.0 / (run.rows.n_users * 20) * (n_watchers * (weight**2).sum(dim=1)).sum()

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cfnade.model.config import Precision
+from cfnade.model.inference import with_values
 from cfnade.model.ordering import Window
 
 _LOSS_USERS = 8  # users on whom the loss is estimated: softplus costs more than all else
@@ -104,6 +105,24 @@ class OutputLayer:
         if self._logits.numel() < n_targets * n_users:
             self._logits = self._rounded.new_empty(n_targets * n_users)
         return self._logits[: n_targets * n_users].view(n_targets, n_users)
+
+
+def soften_dislikes(known_targets: csr_array) -> csr_array:
+    """Let a dislike of confidence c cost as one of confidence sqrt(c).
+
+    The full confidence separates dislikes from likes best, but the ranking of all other items
+    suffers (docs/decisions/0039).
+
+    Args:
+        known_targets: As for `OutputLayer.gradient`, (n_users, n_targets).
+
+    Returns:
+        The same; itself without dislikes.
+    """
+    signed = known_targets.data
+    if not (signed < 0).any():
+        return known_targets
+    return with_values(known_targets, np.where(signed < 0, -np.sqrt(np.abs(signed)), signed))
 
 
 def _product_into(out: Tensor, left: Tensor, right: Tensor) -> None:

@@ -21,7 +21,7 @@ from cfnade.model.batches import Exchange, RowsInMemory, TrainingRows, first_bia
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
-from cfnade.model.objective import OutputLayer
+from cfnade.model.objective import OutputLayer, soften_dislikes
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import draw_window, split_batch
 
@@ -272,7 +272,8 @@ class _Run:
         hidden = self.network.hidden_of(entered)
         share = batch.shape[0] / (n_users or batch.shape[0])  # of the mean over the batch
         scale = share / n_items if training.item_mean else share
-        gradient = output_layer.gradient(hidden.detach(), window, known_targets, scale)
+        costs = soften_dislikes(known_targets)
+        gradient = output_layer.gradient(hidden.detach(), window, costs, scale)
         self.network.zero_grad()
         (hidden * gradient.hidden).sum().backward()  # with a gradient given, torch imports sympy
         assert entered.grad is not None
