@@ -29,7 +29,8 @@ def like(rating: float) -> int:
 
 
 def confidence(rating: float, alpha: float) -> float:
-    return 1.0 + alpha * rating
+    """Of a like; a rating of -1 is a dislike, which is as sure as a like of rating 1."""
+    return 1.0 + alpha * abs(rating)
 
 
 # Eq. 9 to 14: the model ------------------------------------------------------------------------
@@ -47,8 +48,11 @@ def hidden(context, likes, confidences, W, A, b, g=math.tanh):
     return units
 
 
-def scaled_hidden(context, likes, confidences, W, A, b, g, alpha, input_scale):
-    """Eq. 9 with scaled inputs; see `ModelConfig.input_scale`."""
+def scaled_hidden(context, likes, confidences, W, A, b, g, alpha, input_scale, disliked=()):
+    """Eq. 9 with scaled inputs; see `ModelConfig.input_scale`.
+
+    The confidence of a disliked item is scaled as that of a like is without its history.
+    """
     if input_scale == "none":
         return hidden(context, likes, confidences, W, A, b, g)
     by_like = {item: likes[item] * confidences[item] / (1.0 + alpha) for item in context}
@@ -60,7 +64,8 @@ def scaled_hidden(context, likes, confidences, W, A, b, g, alpha, input_scale):
         total = b[k]
         for item in context:
             total += W[item][k] * by_like[item]
-            total += A[item][k] * (1 - likes[item]) * confidences[item] / len(W)
+            scale = 1.0 + alpha if item in disliked else len(W)
+            total += A[item][k] * (1 - likes[item]) * confidences[item] / scale
         units.append(g(total))
     return units
 

@@ -41,9 +41,21 @@ def as_lists(network: CFNADENetwork) -> dict[str, list]:
     return {letter: network.get_parameter(name).tolist() for letter, name in names.items()}
 
 
-def confidences_of(likes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Above 1 where liked, exactly 1 where unobserved."""
-    return np.where(likes > 0, 1.0 + 3.0 * rng.random(likes.shape), 1.0)
+def confidences_of(
+    likes: np.ndarray, rng: np.random.Generator, disliked: float = 0.0
+) -> np.ndarray:
+    """Above 1 where liked, and for a share of the other pairs: known dislikes; else exactly 1."""
+    above_one = 1.0 + 3.0 * (1.0 - rng.random(likes.shape))
+    is_known = likes > 0
+    if disliked:
+        is_known |= rng.random(likes.shape) < disliked
+    return np.where(is_known, above_one, 1.0)
+
+
+def signed(likes: np.ndarray, confidences: np.ndarray) -> csr_array:
+    """What the layers read: c of a like, -c of a known dislike, sparse."""
+    is_disliked = (likes == 0) & (confidences > 1.0)
+    return csr_array(likes * confidences - is_disliked * confidences)
 
 
 def dense_hidden(
@@ -54,7 +66,8 @@ def dense_hidden(
     liked, disliked = likes * in_context, (1.0 - likes) * in_context
     by_like, by_dislike = liked * confidences, disliked * confidences
     if config.input_scale != "none":
-        by_like, by_dislike = by_like / (1.0 + config.alpha), by_dislike / config.n_items
+        scale = np.where(confidences > 1.0, 1.0 + config.alpha, config.n_items)
+        by_like, by_dislike = by_like / (1.0 + config.alpha), by_dislike / scale
     if config.input_scale == "history":
         total = by_like.sum(axis=1, keepdims=True)
         by_like = by_like / np.sqrt(np.where(total > 0, total, 1.0))
@@ -110,7 +123,7 @@ def one_pass(
     Args:
         network: The weights.
         likes: 0 or 1, (n_users, n_items).
-        confidences: (n_users, n_items).
+        confidences: 1 where unobserved, (n_users, n_items).
         ordering: A permutation of the items.
         i: Position of the first target, from 1.
         rotation: Places by which the ordering is turned around the circle.
@@ -119,7 +132,7 @@ def one_pass(
     order = np.roll(ordering, rotation)
     back = torch.from_numpy(np.argsort(order))
     window = Window(n_items, (i - 1 + rotation) % n_items, n_items - i + 1)
-    batch = csr_array((likes * confidences)[:, order])
+    batch = csr_array(signed(likes, confidences)[:, order])
     context, target_likes = split_batch(batch, window)
     rows = torch.from_numpy(order.copy())
     input_layer = InputLayer(
@@ -155,6 +168,7 @@ def like_probabilities(
     probability of a like, times M / (M - i + 1).
     """
     context = likes * np.isin(np.arange(len(ordering)), ordering[: i - 1])
+    confidences = np.where(context > 0, confidences, 1.0)
     by_bias = one_pass(network, context, confidences, ordering, i).gradients["output_bias"]
     probabilities = by_bias.numpy() * (len(ordering) - i + 1) / len(ordering)
     probabilities[list(ordering[: i - 1])] = np.nan

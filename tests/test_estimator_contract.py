@@ -257,6 +257,21 @@ def test_users_like_a_history_by_id_are_those_like_its_row():
     assert by_id[0].tolist() == by_row[0].tolist()
 
 
+def test_a_count_below_zero_is_a_dislike_wherever_histories_are_given():
+    signed = COUNTS.copy()
+    signed.data[::3] = -1.0
+    assert (MODEL.scores(signed) != MODEL.scores(abs(signed))).any()
+    for is_filtered in (True, False):
+        found, _ = MODEL.recommend(range(30), signed, N=20, filter_already_liked_items=is_filtered)
+        for user in range(30):
+            own = signed[[user]]
+            never = own.indices[own.data < 0] if not is_filtered else own.indices
+            assert not set(found[user]) & set(MODEL.catalogue_.ids[never])
+    rows, similarities = MODEL.similar_users(signed, signed, N=1)
+    assert rows[:, 0].tolist() == list(range(30))
+    np.testing.assert_allclose(similarities, 1.0, atol=1e-5)
+
+
 def test_similar_users_of_other_items_are_refused():
     with pytest.raises(DataError, match="20"):
         MODEL.similar_users({"i0": 1}, csr_array((3, 7)))

@@ -505,7 +505,7 @@ class ImplicitCFNADE:
         Returns:
             (n_users, n_items).
         """
-        return self.answers_.scorer.scores(as_count_matrix(histories))
+        return self.answers_.scorer.scores(as_count_matrix(histories, signed=True))
 
     def recommend(
         self,
@@ -866,10 +866,11 @@ class ImplicitCFNADE:
         """
         answers = self.answers_
         is_single = not issparse(history) or len(history.shape) == 1 or history.shape[0] == 1
-        read = partial(answers.history, unknown=unknown) if is_single else as_count_matrix
+        signed = partial(as_count_matrix, signed=True)
+        read = partial(answers.history, unknown=unknown) if is_single else signed
         asked = read(history)
         check_whole("the number of items", N, 1)
-        found = answers.similar_users(asked, as_count_matrix(user_items), N)
+        found = answers.similar_users(asked, signed(user_items), N)
         return found[0] if is_single else stack(found, np.empty(0, dtype=np.int64), N)
 
     @property

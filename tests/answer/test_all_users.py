@@ -11,12 +11,14 @@ from cfnade import DataError, hold_out
 from cfnade import scorer as ranking
 from cfnade.answer import all_users
 from cfnade.answer.all_users import COLUMNS, by_row, recommend_all, write_recommendations
+from cfnade.answer.dials import Dials
 from cfnade.answer.quick import QuickNetwork
 from cfnade.answer.recommend import AnswerTable
 from tests.networks import random_counts, random_model
 
 N_ITEMS, COUNTS = 20, random_counts()
 N_MANY = 700
+DIALS = Dials(popularity=0.5)
 EVEN = [f"i{k}" for k in range(0, N_MANY, 2)]
 USERS = np.array([f"u{k}" for k in range(30)], dtype=object)
 ONE_BLOCK = 4 * N_ITEMS * 7  # seven users
@@ -57,11 +59,42 @@ def test_each_row_gets_what_it_gets_alone(answers, filters, n_threads):
         np.testing.assert_allclose(probability[row == user], alone.probabilities, atol=1e-6)
 
 
+@pytest.mark.parametrize("filters", [{}, {"filter_already_liked_items": False}, {"dials": DIALS}])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_disliked_items_count_in_the_scores_and_are_never_recommended(filters, repeats):
+    model = random_model(N_ITEMS)
+    model.calibrate(*hold_out(COUNTS, share=0.3, rng=0))
+    answers, signed = model.answers_, COUNTS.copy()
+    if repeats:
+        weights = answers.scorer.network.weights
+        weights["repeat_bias"] = np.linspace(-1.0, 1.0, N_ITEMS, dtype=np.float32)
+        weights["repeat_weight"] = np.array([0.5], dtype=np.float32)
+    signed.data[::3] = -1.0
+    blocks = list(recommend_all(answers, signed, 30, **filters, block_bytes=ONE_BLOCK))
+    row, column, score, probability = map(
+        np.concatenate, zip(*(found for _, found in blocks), strict=True)
+    )
+    scores = answers.scorer.scores(signed)
+    left_out = signed.toarray() < 0 if "filter_already_liked_items" in filters else signed.toarray()
+    scores[left_out.nonzero()] = -np.inf
+    for user in range(30):
+        (alone,) = answers.recommend([answers.query(signed[[user]], 30, **filters)])
+        assert column[row == user].tolist() == alone.columns.tolist()
+        np.testing.assert_allclose(score[row == user], alone.scores, atol=1e-5)
+        np.testing.assert_allclose(probability[row == user], alone.probabilities, atol=1e-6)
+        assert set(column[row == user]) == set(np.flatnonzero(scores[user] > -np.inf))
+        if "dials" not in filters:
+            order = column[row == user]
+            assert (np.diff(scores[user, order]) <= 1e-5).all()
+
+
+@pytest.mark.parametrize("signs", [1, -1])
 @pytest.mark.parametrize("filters", [{}, {"filter_already_liked_items": False, "items": EVEN}])
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_the_quick_network_recommends_the_same(monkeypatch, filters, n_threads):
+def test_the_quick_network_recommends_the_same(monkeypatch, filters, n_threads, signs):
     torch = pytest.importorskip("torch")
     counts = random_counts(n_users=40, n_items=N_MANY)
+    counts.data[::5] *= signs  # dislikes, if below 0
     answers = random_model(N_MANY, n_neighbours=4).answers_
     asked = {**filters, "n_threads": n_threads, "block_bytes": 4 * N_MANY * 16}
     blocks, in_use, products = [], [], QuickNetwork.products

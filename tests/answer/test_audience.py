@@ -40,6 +40,20 @@ def test_users_are_those_with_the_highest_scores(model, monkeypatch, block_bytes
         assert np.isnan(chances).any() == (include_owners and column in COUNTS[users].indices)
 
 
+@pytest.mark.parametrize("include_owners", [False, True])
+def test_users_who_dislike_the_item_are_never_among_them(model, include_owners):
+    signed = COUNTS.copy()
+    signed.data[::3] = -1.0
+    scores = model.scores(signed)
+    probabilities = np.array([model.probability(signed[[user]]) for user in range(60)])
+    scores[(signed < 0 if include_owners else signed).nonzero()] = -np.inf
+    (found,) = find_audiences(model.answers_, signed, [4], 60, include_owners=include_owners)
+    expected = np.argsort(-scores[:, 4], kind="stable")[: np.isfinite(scores[:, 4]).sum()]
+    assert found.users.tolist() == expected.tolist()
+    np.testing.assert_allclose(found.scores, scores[expected, 4], atol=1e-5)
+    np.testing.assert_allclose(found.probabilities, probabilities[expected, 4], rtol=1e-4)
+
+
 def test_equal_scores_keep_the_order_of_the_users(monkeypatch):
     monkeypatch.setattr(ranking, "BLOCK_BYTES", 4 * (18 + 1) * 3)
     same = csr_array(np.tile(COUNTS[[0]].toarray(), (10, 1)))

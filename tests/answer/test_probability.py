@@ -97,6 +97,32 @@ def test_probabilities_that_are_known_are_found(rng):
     assert given[is_unseen].sum() == pytest.approx(held_out.nnz, rel=0.02)
 
 
+@pytest.mark.parametrize("more_missing", [False, True])
+def test_dislikes_are_neither_counted_nor_predicted(rng, more_missing):
+    logits, known, held_out, _ = world(rng, 60, 80)
+    signed = known.toarray()
+    signed[(signed == 0) & (held_out.toarray() == 0) & (rng.random(signed.shape) < 0.2)] = -1.0
+    signed[0] = -1.0  # no like: left out
+    held_out = csr_array(held_out.toarray() * (np.arange(60) > 0)[:, None])
+    asked = []
+
+    class Watched:
+        def scores(self, histories):
+            asked.append(histories.toarray())
+            return logits[1 : 1 + histories.shape[0]]
+
+    found = fit_calibrator(Watched(), csr_array(signed), held_out, more_missing=more_missing)
+    lengths = (signed[1:] > 0).sum(axis=1)
+    assert (found.shortest_history, found.longest_history) == (lengths.min(), lengths.max())
+    assert found.held_out_share == pytest.approx(held_out.nnz / (held_out.nnz + lengths.sum()))
+    np.testing.assert_array_equal(asked[0], signed[1:])
+    assert (asked[-1] < 0).any()
+    # all that is disliked may have any score
+    logits[1:][signed[1:] < 0] = 1e9
+    again = fit_calibrator(Watched(), csr_array(signed), held_out, more_missing=more_missing)
+    assert again == found
+
+
 def test_a_sample_of_the_pairs_gives_nearly_the_curve_of_all(rng, monkeypatch):
     logits, known, held_out, _ = world(rng)
     monkeypatch.setattr(module, "N_SAMPLED", 10**9)

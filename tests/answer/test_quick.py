@@ -62,6 +62,7 @@ def test_hidden_layers_are_those_of_the_plain_network(input_scale, index):
     network = random_numpy_network(N_ITEMS, input_scale=input_scale, n_layers=2)
     ratings = random_counts(n_users=30, n_items=N_ITEMS)
     ratings.data = 1.0 / (1.0 + ratings.data)
+    ratings.data[::4] = -1.0  # dislikes
     ratings = csr_array(ratings * (np.arange(30) != 4)[:, None])  # one is empty
     ratings.indices = ratings.indices.astype(index)
     hidden = QuickNetwork(network).hidden(ratings)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from cfnade import hold_out
+from cfnade import DataError, hold_out
 from cfnade.answer.recommend import N_BINS, Query
+from cfnade.data.ratings import dislikes_alone, likes_alone
 from tests.networks import random_counts, random_model
 
 N_ITEMS = 20
@@ -76,6 +78,31 @@ def test_probabilities_are_calibrated_and_missing_for_items_of_the_history(answe
         assert (np.isnan(answer.probabilities) == is_seen).all()
         expected = answers.probability(query)[answer.columns]
         np.testing.assert_allclose(answer.probabilities, expected, atol=1e-6)
+
+
+def test_a_row_with_counts_below_zero_is_a_history_with_full_dislikes(answers):
+    row = random_counts(1, N_ITEMS, 0.6)
+    row.data[::3] = -2.0
+    likes, disliked = likes_alone(row), dislikes_alone(row).indices
+    full = {answers.catalogue.ids[column]: answers.full_dislike for column in disliked}
+    for asked in ({}, {"filter_already_liked_items": False}, {"explain": True}):
+        signed = answers.query(row, 9, **asked)
+        plain = answers.query(likes, 9, disliked=full, **asked)
+        assert signed.liked.tolist() == likes.indices.tolist()
+        assert signed.disliked.tolist() == plain.disliked.tolist() == disliked.tolist()
+        assert signed.confidences.tolist() == plain.confidences.tolist()
+        assert_same(answers.recommend([signed])[0], answers.recommend([plain])[0])
+        found = answers.probability(signed)
+        np.testing.assert_array_equal(found, answers.probability(plain))
+
+
+def test_dislikes_of_a_row_and_those_named_beside_it_add_up(answers):
+    row = csr_array(([3.0, -1.0, -1.0], [2, 5, 7], [0, 3]), shape=(1, N_ITEMS))
+    query = answers.query(row, disliked={"i7": 1.5, "i1": 2.0})
+    assert query.disliked.tolist() == [1, 5, 7]
+    assert query.confidences.tolist() == [2.0, answers.full_dislike, 1.5]
+    with pytest.raises(DataError, match="'i2' is both in the history and disliked"):
+        answers.query(row, disliked=["i2"])
 
 
 def test_without_a_calibrator_there_are_scores_only():

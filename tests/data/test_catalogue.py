@@ -52,6 +52,13 @@ def test_a_row_of_counts_is_a_history_already():
         FILMS.history(csr_array((2, 3)))
 
 
+def test_a_row_of_counts_may_have_dislikes_but_a_mapping_has_counts():
+    row = csr_array([[0.0, -1.0, 2.0]])
+    np.testing.assert_array_equal(FILMS.history(row).toarray(), row.toarray())
+    with pytest.raises(DataError, match="must be finite and at least 0"):
+        FILMS.history({FILMS.ids.tolist()[0]: -1.0})
+
+
 def test_dislikes_are_confidences_of_at_least_one():
     assert FILMS.dislikes({30: 4, 10: 1}, weight=9.0).toarray().tolist() == [[1.0, 0.0, 4.0]]
     assert FILMS.dislikes([20, 20], weight=9.0).toarray().tolist() == [[0.0, 9.0, 0.0]]

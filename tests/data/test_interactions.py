@@ -60,6 +60,16 @@ def test_a_bad_count_is_reported_with_its_place(value):
         as_count_matrix(matrix)
 
 
+def test_signed_counts_may_be_below_zero_but_must_be_finite():
+    data, columns = [1.0, -2.0, -1.0, 3.0, -3.0], [2, 0, 2, 1, 1]
+    counts = as_count_matrix(csr_array((data, columns, [0, 5]), shape=(1, 3)), signed=True)
+    assert counts.indices.tolist() == [0] and counts.data.tolist() == [-2.0]
+    for value in (np.nan, np.inf, -np.inf):
+        bad = csr_array(np.array([[-1.0, 0.0], [0.0, value]]))
+        with pytest.raises(DataError, match=r"^1 of 2 counts are NaN or infinite; .* be finite$"):
+            as_count_matrix(bad, signed=True)
+
+
 @pytest.mark.parametrize("matrix", [np.ones((2, 2)), [[1]], None])
 def test_what_is_not_sparse_is_refused_with_advice(matrix):
     with pytest.raises(DataError, match=r"csr_array\(array\)"):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix, vstack
 
-from cfnade.data.ratings import RelativeRating, confidence
+from cfnade.data.ratings import RelativeRating, confidence, dislikes_alone, likes_alone
 from cfnade.errors import ConfigError, DataError
 from tests import reference
 
@@ -42,6 +42,29 @@ def test_vectorised_ratings_equal_the_loops(counts):
     for user, item in zip(*dense.nonzero(), strict=True):
         watchers = [count for count in dense[:, item] if count > 0]
         assert ratings[user, item] == reference.relative_rating(dense[user, item], watchers)
+
+
+def test_a_count_below_zero_is_a_dislike_that_no_distribution_counts(counts):
+    signed = counts.toarray()
+    signed[signed == 0] = np.random.default_rng(0).choice([0.0, -1.0, -7.5], (signed == 0).sum())
+    known = RelativeRating().fit(counts)
+    fitted = RelativeRating().fit(csr_array(signed))
+    for own, others in zip(fitted.entries(), known.entries(), strict=True):
+        np.testing.assert_array_equal(own, others)
+    expected = np.where(signed < 0, -1.0, known.transform(counts).toarray())
+    np.testing.assert_array_equal(known.transform(csr_array(signed)).toarray(), expected)
+    unseen = RelativeRating().fit(csr_array((3, 2)))  # items without watchers
+    assert unseen.transform(csr_array([[-2.0, 1.0]])).toarray().tolist() == [[-1.0, 1.0]]
+
+
+def test_likes_and_dislikes_are_taken_apart():
+    pairs = csr_array(np.array([[0.5, -1.0, 0.0], [0.0, 0.0, 0.0], [-1.0, -1.0, 0.2]]))
+    np.testing.assert_array_equal(likes_alone(pairs).toarray(), np.maximum(pairs.toarray(), 0.0))
+    assert likes_alone(pairs).nnz == 2
+    np.testing.assert_array_equal(dislikes_alone(pairs).toarray(), np.minimum(pairs.toarray(), 0.0))
+    assert dislikes_alone(pairs).nnz == 3
+    likes = likes_alone(pairs)
+    assert likes_alone(likes) is likes and dislikes_alone(likes).nnz == 0
 
 
 def test_ratings_equal_the_cumulative_distribution_of_sql(counts):
@@ -192,6 +215,11 @@ def test_confidence_grows_with_the_rating_from_exactly_one():
     expected = [reference.confidence(rating, 300.0) for rating in ratings]
     np.testing.assert_allclose(confidence(ratings, 300.0), expected, rtol=1e-6)
     assert confidence(ratings, 300.0)[0] == 1.0
+
+
+def test_a_dislike_is_as_sure_as_the_surest_like_and_keeps_its_sign():
+    assert confidence(np.array([-1.0, 1.0]), 30.0).tolist() == [-31.0, 31.0]
+    assert confidence(np.array([-1.0, 1.0]), 0.0).tolist() == [-1.0, 1.0]
 
 
 @pytest.mark.parametrize("alpha", [-1.0, float("nan"), float("inf")])

@@ -98,6 +98,14 @@ def test_an_evaluation_equals_the_plain_loops(random_case, candidates) -> None:
         assert found[name] == pytest.approx(sum(by_user) / len(by_user))
 
 
+def test_dislikes_are_part_of_the_history_that_is_not_ranked(worked) -> None:
+    scorer, histories, held_out, relevance = worked
+    histories = csr_array(histories.toarray() - sparse([{2: 1}, {}, {2: 1}], 5).toarray())
+    # Candidates without the dislikes: ranks 0/2 | 3/3, 0/3 | 0/1.
+    found = evaluate(scorer, histories, held_out, relevance, n_bootstrap=0).metrics
+    assert found["mpr"] == pytest.approx(100 * 0.5 / 2.0)
+
+
 def test_a_strictly_monotone_transform_of_the_scores_changes_nothing(random_case) -> None:
     scorer, *rest = random_case
     before = evaluate(scorer, *rest)

@@ -50,6 +50,26 @@ def test_watchers_are_counted_and_the_data_is_identified(ratings):
     assert rows.identity()[:2] == [62, 20]
 
 
+def test_dislikes_are_in_the_batches_but_not_among_the_watchers(ratings, rng):
+    known = ratings.toarray()
+    known[known == 0] = rng.choice([0.0, -1.0], size=(known == 0).sum())
+    known[0] = np.minimum(known[0], 0.0)  # no like is left: does not train
+    assert (known[60] < 0).any()
+    rows, likes = RowsInMemory(csr_array(known), ALPHA), csr_array(np.maximum(known, 0.0))
+    alone = RowsInMemory(likes, ALPHA)
+    assert rows.n_users == alone.n_users == 59
+    np.testing.assert_array_equal(rows.n_watchers, alone.n_watchers)
+    np.testing.assert_array_equal(rows.total_confidence(), alone.total_confidence())
+    for start in ("zero", "share", "odds"):
+        np.testing.assert_array_equal(first_bias(start, rows), first_bias(start, alone))
+    assert rows.identity() != alone.identity()
+    (batch, n_users), *others = rows.batches(TrainingConfig(batch_size=64), 1, rng)
+    assert n_users == 59 and not others
+    expected = confidence(known, ALPHA) * (known != 0)
+    assert sorted(map(tuple, batch.toarray())) == sorted(map(tuple, expected[1:60]))
+    assert batch.toarray().min() == -(1.0 + ALPHA)
+
+
 def test_the_bias_starts_at_zero_or_the_share_of_watchers(ratings):
     rows = RowsInMemory(ratings, ALPHA)
     assert (first_bias("zero", rows) == 0.0).all() and first_bias("zero", rows).shape == (20,)

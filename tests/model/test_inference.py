@@ -20,6 +20,7 @@ from cfnade.model.inference import (
     dislike_scale,
     full_dislike,
     input_weight,
+    input_weights,
     rescaling_without,
     rows_between,
     with_values,
@@ -57,13 +58,18 @@ def test_logits_equal_the_equations_written_as_loops(rng, activation, input_scal
     watched = rng.random((10, N_ITEMS)) < 0.4
     watched[0], watched[1] = False, True  # an empty history, and one of everything
     ratings = np.where(watched, 1.0 - rng.random((10, N_ITEMS)), 0.0)
+    ratings[4:][rng.random((6, N_ITEMS)) < 0.3] = -1.0  # some dislikes
+    ratings[9] = np.minimum(ratings[9], 0.0)  # dislikes alone
     actual = network.logits(csr_array(ratings))
     assert actual.dtype == np.float32
     g, everything = reference.ACTIVATIONS[activation], range(N_ITEMS)
     for user, row_of_ratings in enumerate(ratings.tolist()):
         likes = [reference.like(rating) for rating in row_of_ratings]
         confidences = [reference.confidence(rating, alpha) for rating in row_of_ratings]
-        h = reference.scaled_hidden(everything, likes, confidences, W, A, b, g, alpha, input_scale)
+        disliked = [item for item in everything if row_of_ratings[item] < 0]
+        h = reference.scaled_hidden(
+            everything, likes, confidences, W, A, b, g, alpha, input_scale, disliked
+        )
         for layer in range(n_layers - 1):
             U, c = weights[f"deep_weight.{layer}"], weights[f"deep_bias.{layer}"]
             h = reference.deeper(h, U, c, g)
@@ -133,6 +139,65 @@ def test_a_full_dislike_weighs_as_much_as_the_surest_like_alone(input_scale):
     assert np.linalg.norm(dislike + scale * A[3]) == pytest.approx(
         strength * np.linalg.norm(A[3]), rel=1e-4
     )
+
+
+@pytest.mark.parametrize("n_users", [1, 12])
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+def test_a_rating_below_zero_is_a_full_dislike(rng, input_scale, n_users):
+    network = random_numpy_network(N_ITEMS, alpha=ALPHA, input_scale=input_scale)
+    known = rng.choice([-1.0, 0.0, 0.5, 1.0], size=(n_users, N_ITEMS))
+    likes = csr_array(np.maximum(known, 0.0))
+    full = csr_array(np.where(known < 0, full_dislike(network.config), 0.0))
+    np.testing.assert_allclose(
+        network.hidden(csr_array(known)), network.hidden(likes, full), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        network.logits(csr_array(known)), network.logits(likes, full), atol=1e-4
+    )
+    np.testing.assert_array_equal(network.direct(csr_array(known)), network.direct(likes))
+    terms = network.direct_terms(csr_array(known))
+    np.testing.assert_array_equal(terms.toarray(), network.direct(likes))
+
+
+def test_ratings_and_a_separate_matrix_of_dislikes_add_up():
+    network = random_numpy_network(N_ITEMS, alpha=ALPHA)
+    full = full_dislike(network.config)
+    np.testing.assert_allclose(
+        network.hidden(row({**LIKED, 2: -1.0}), row(DISLIKED)),
+        network.hidden(row(LIKED), row({**DISLIKED, 2: full})),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
+def test_likes_alone_have_the_weights_that_they_have_beside_dislikes(input_scale):
+    config = ModelConfig(3, alpha=3.0, input_scale=input_scale)
+    by_W, less_A = input_weights(CONTEXT, config)
+    np.testing.assert_array_equal(by_W, input_weight(CONTEXT, config))
+    assert less_A.tolist() == [dislike_scale(config)] * 3
+    signed = csr_array(np.array([[4.0, -4.0, 2.0], [-2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+    among, less_A = input_weights(signed, config)
+    np.testing.assert_array_equal(among, [by_W[0], 0.0, by_W[1], 0.0, by_W[2]])
+    scale = 1.0 if input_scale == "none" else 1.0 / 3.0
+    full = 4.0 if input_scale == "none" else 1.0
+    np.testing.assert_allclose(less_A, [scale, scale - full, scale, scale - full / 2, scale])
+
+
+def test_a_scorer_reads_counts_below_zero_as_dislikes():
+    network, counts = random_numpy_network(N_ITEMS), random_counts(12, N_ITEMS)
+    ratings = RelativeRating().fit(counts)
+    signed = counts.copy()
+    signed.data[::3] *= -1.0
+    expected = ratings.transform(counts)
+    expected.data[::3] = -1.0
+    scorer = NetworkScorer(network, ratings)
+    np.testing.assert_array_equal(scorer.scores(signed), network.logits(expected))
+    np.testing.assert_array_equal(scorer.hidden(signed), network.hidden(expected))
+    network.weights["repeat_bias"] = np.arange(N_ITEMS, dtype=np.float32)
+    network.weights["repeat_weight"] = np.array([2.0], dtype=np.float32)
+    repeats = scorer.repeat_scores(signed)
+    np.testing.assert_array_equal(repeats[::3], signed.indices[::3])
+    np.testing.assert_array_equal(repeats[1::3], scorer.repeat_scores(counts)[1::3])
 
 
 def test_the_direct_path_adds_the_neighbours_that_are_liked():

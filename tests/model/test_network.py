@@ -25,6 +25,7 @@ from tests.reference_torch import (
     like_probabilities,
     one_pass,
     random_network,
+    signed,
 )
 
 
@@ -90,13 +91,16 @@ def test_what_is_unobserved_in_the_context_enters_by_the_dislike_weight_alone(rn
     assert (by_dislike[[1, 3]] > 0).all()
 
 
+@pytest.mark.parametrize("disliked", [0.0, 0.5])
 @pytest.mark.parametrize("rotation", [0, 5])
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
-def test_sparse_hidden_layer_equals_the_equation_summed_over_all_items(rng, activation, rotation):
+def test_sparse_hidden_layer_equals_the_equation_summed_over_all_items(
+    rng, activation, rotation, disliked
+):
     network = random_network(n_items=9, n_hidden=5, activation=activation)
     likes = (rng.random((7, 9)) < 0.4).astype(float)
-    likes[0] = 0.0  # an empty history
-    confidences = confidences_of(likes, rng)
+    likes[0] = 0.0  # an empty history, or dislikes alone
+    confidences = confidences_of(likes, rng, disliked)
     ordering = rng.permutation(9)
     actual = one_pass(network, likes, confidences, ordering, 6, rotation).hidden
     weights = as_lists(network)
@@ -109,12 +113,13 @@ def test_sparse_hidden_layer_equals_the_equation_summed_over_all_items(rng, acti
         np.testing.assert_allclose(actual[user], expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("disliked", [0.0, 0.5])
 @pytest.mark.parametrize("n_layers", [1, 3])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
-def test_the_dense_oracle_is_the_sparse_network(rng, input_scale, n_layers):
+def test_the_dense_oracle_is_the_sparse_network(rng, input_scale, n_layers, disliked):
     network = random_network(n_items=9, n_hidden=5, input_scale=input_scale, n_layers=n_layers)
     likes = (rng.random((7, 9)) < 0.4).astype(float)
-    confidences, ordering = confidences_of(likes, rng), rng.permutation(9)
+    confidences, ordering = confidences_of(likes, rng, disliked), rng.permutation(9)
     for i in (1, 4, 9):
         in_context = np.isin(np.arange(9), ordering[: i - 1])
         torch.testing.assert_close(
@@ -147,14 +152,15 @@ def test_input_scale_history_divides_by_the_root_of_the_sum():
     np.testing.assert_allclose(entered[1], W[1])
 
 
+@pytest.mark.parametrize("disliked", [0.0, 0.5])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
 @pytest.mark.parametrize("window", [Window(9, 2, 4), Window(9, 7, 4), Window(9, 0, 9)])
-def test_what_enters_and_its_gradients_equal_automatic_ones(rng, input_scale, window):
+def test_what_enters_and_its_gradients_equal_automatic_ones(rng, input_scale, window, disliked):
     network = random_network(n_items=9, n_hidden=4, input_scale=input_scale, activation="identity")
     likes = (rng.random((6, 9)) < 0.4).astype(float)
-    likes[0] = 0.0  # an empty history
-    confidences = confidences_of(likes, rng)
-    batch = csr_array(likes * confidences)
+    likes[0] = 0.0  # an empty history, or dislikes alone
+    confidences = confidences_of(likes, rng, disliked)
+    batch = signed(likes, confidences)
     by_input = torch.from_numpy(rng.normal(size=(6, 4)))
     in_context = window.target_number(np.arange(9)) >= window.n_targets
 
@@ -194,16 +200,18 @@ def test_numpy_inference_equals_the_torch_network(rng, activation, input_scale, 
 
     watched = rng.random((12, 25)) < 0.3
     watched[0], watched[1] = False, True  # an empty history, and one of everything
-    ratings = csr_array(np.where(watched, 1.0 - rng.random((12, 25)), 0.0))
+    ratings = np.where(watched, 1.0 - rng.random((12, 25)), 0.0)
+    ratings[5:][rng.random((7, 25)) < 0.2] = -1.0  # some dislikes
+    ratings[11] = np.minimum(ratings[11], 0.0)  # dislikes alone
     context = np.zeros((12, 26), dtype=np.float32)
-    context[:, :25][watched] = confidence(ratings.toarray()[watched], alpha)
+    context[:, :25][ratings != 0] = confidence(ratings[ratings != 0], alpha)
     W, A = (
         torch.cat([network.get_parameter(name).detach(), torch.ones(1, 6)])
         for name in ("like_weight", "dislike_weight")
     )
     entered = InputLayer(W, A, config).forward(csr_array(context), Window(26, 25, 1))
     expected = dense_logits(network, network.hidden_of(entered)).detach().numpy()
-    actual = NumpyNetwork(config, weights).logits(ratings)
+    actual = NumpyNetwork(config, weights).logits(csr_array(ratings))
     np.testing.assert_allclose(actual, expected, atol=1e-5)
     assert actual.dtype == np.float32
 

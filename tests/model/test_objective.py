@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_array
 
 from cfnade.model import objective
-from cfnade.model.objective import OutputLayer
+from cfnade.model.objective import OutputLayer, soften_dislikes
 from cfnade.model.ordering import Window, split_batch
 from tests import reference
 from tests.reference_torch import (
@@ -22,14 +22,15 @@ from tests.reference_torch import (
 )
 
 
-def likes_of(rng, n_users=7, n_items=9):
+def likes_of(rng, n_users=7, n_items=9, disliked=0.0):
     likes = (rng.random((n_users, n_items)) < 0.4).astype(float)
-    return likes, confidences_of(likes, rng)
+    return likes, confidences_of(likes, rng, disliked)
 
 
-def test_loss_equals_equation_14_written_as_loops(rng):
+@pytest.mark.parametrize("disliked", [0.0, 0.5])
+def test_loss_equals_equation_14_written_as_loops(rng, disliked):
     network = random_network(n_items=5)
-    likes, confidences = likes_of(rng, 6, 5)
+    likes, confidences = likes_of(rng, 6, 5, disliked)
     for ordering, i in (([3, 0, 4, 1, 2], 3), ([0, 1, 2, 3, 4], 1), ([4, 2, 0, 1, 3], 5)):
         expected = np.mean(
             [
@@ -55,13 +56,15 @@ def test_mean_over_all_orderings_and_positions_is_the_mean_ordered_cost(rng):
     assert np.mean(orderless) == pytest.approx(np.mean(ordered), rel=1e-12)
 
 
+@pytest.mark.parametrize("disliked", [0.0, 0.5])
 @pytest.mark.parametrize("rotation", [0, 4])  # the second one's targets go around the end
 @pytest.mark.parametrize("n_layers", [1, 3])
 @pytest.mark.parametrize("input_scale", ["none", "alpha", "history"])
-def test_gradients_by_hand_equal_automatic_ones(rng, input_scale, n_layers, rotation):
+def test_gradients_by_hand_equal_automatic_ones(rng, input_scale, n_layers, rotation, disliked):
     """Of every weight, through the output layer, the hidden layers and the input layer."""
     network = random_network(n_items=9, n_hidden=4, n_layers=n_layers, input_scale=input_scale)
-    likes, confidences = likes_of(rng)
+    likes, confidences = likes_of(rng, disliked=disliked)
+    likes[0] = 0.0  # dislikes alone, or nothing
     ordering, i = rng.permutation(9), 5
     actual = one_pass(network, likes, confidences, ordering, i, rotation)
     in_context = np.isin(np.arange(9), ordering[: i - 1])
@@ -75,10 +78,11 @@ def test_gradients_by_hand_equal_automatic_ones(rng, input_scale, n_layers, rota
         torch.testing.assert_close(actual.gradients[name], network.get_parameter(name).grad)
 
 
+@pytest.mark.parametrize("disliked", [0.0, 0.5])
 @pytest.mark.parametrize("n_layers", [1, 3])
-def test_gradients_are_right_to_numerical_differences(rng, n_layers):
+def test_gradients_are_right_to_numerical_differences(rng, n_layers, disliked):
     network = random_network(n_items=5, n_hidden=3, n_layers=n_layers, input_scale="history")
-    likes, confidences = likes_of(rng, 4, 5)
+    likes, confidences = likes_of(rng, 4, 5, disliked)
     split = (likes, confidences, [3, 0, 4, 1, 2], 3)
     gradients, step = one_pass(network, *split).gradients, 1e-6
     for name, weight in network.named_parameters():
@@ -91,6 +95,16 @@ def test_gradients_are_right_to_numerical_differences(rng, n_layers):
             flat[place] += step
             slope = (losses[0] - losses[1]) / (2 * step)
             assert gradients[name].view(-1)[place].item() == pytest.approx(slope, abs=1e-7), name
+
+
+def test_a_dislike_costs_the_root_of_its_confidence():
+    targets = csr_array(np.array([[31.0, -31.0, 0.0], [-4.0, 0.0, 1.0]], dtype=np.float32))
+    softened = soften_dislikes(targets)
+    expected = np.array([[31.0, -(31.0**0.5), 0.0], [-2.0, 0.0, 1.0]], dtype=np.float32)
+    np.testing.assert_array_equal(softened.toarray(), expected)
+    assert softened.dtype == np.float32 and targets.data.min() == -31.0
+    likes = csr_array([[31.0, 2.0]])
+    assert soften_dislikes(likes) is likes
 
 
 @pytest.mark.parametrize("start", [0, 3, 7])

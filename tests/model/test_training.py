@@ -297,6 +297,22 @@ def test_a_single_item_can_be_trained_on():
     assert np.isfinite(trained.network.logits(csr_array(ratings))).all()
 
 
+def test_what_a_dislike_says_about_other_items_is_learnt(counts, ratings):
+    """Users of one group dislike items of the other."""
+    is_other = np.arange(60)[:, None] % 2 != np.arange(20)[None, :] % 2
+    known = ratings.toarray()
+    known[is_other & (known == 0) & (np.random.default_rng(0).random((60, 20)) < 0.5)] = -1.0
+    training = changed(TRAINING, max_epochs=60, patience=60)
+    trained = train(MODEL, training, csr_array(known))
+    history = np.zeros((1, 20))
+    history[0, 1:10:2] = -1.0  # nothing but dislikes: of the odd items
+    scorer = NetworkScorer(trained.network, RelativeRating().fit(counts))
+    scores = scorer.scores(csr_array(history))[0]
+    assert scores[10::2].min() > scores[11::2].max()
+    nothing = scorer.scores(csr_array((1, 20)))[0]
+    assert (scores[11::2] < nothing[11::2]).all()
+
+
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("item_mean", [True, False])
 def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layers, item_mean):
@@ -304,7 +320,9 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
     training = changed(
         TRAINING, optimizer="sgd", learning_rate=0.5, item_l2=2.0, item_mean=item_mean
     )
-    run = training_module._Run(model, training, ratings)
+    known = ratings.toarray()
+    known[:, ::4] = np.where(known[:, ::4] == 0, -1.0, known[:, ::4])  # some dislikes
+    run = training_module._Run(model, training, csr_array(known))
     literal = CFNADENetwork(model)
     literal.load_state_dict(run.network.state_dict())
     batch = run.rows.confidence[[0, 3, 5, 8]]
@@ -319,9 +337,10 @@ def test_an_update_is_a_step_down_the_gradient_of_the_objective(ratings, n_layer
     window = draw_window(20, 0.5, np.random.default_rng(3))
     in_context = window.target_number(np.arange(20)) >= window.n_targets
     likes = (batch.toarray() > 0).astype(float)
-    confidences = np.where(likes > 0, batch.toarray(), 1.0)
+    confidences = np.where(batch.toarray() != 0, np.abs(batch.toarray()), 1.0)
     logits = dense_logits(literal, dense_hidden(literal, likes, confidences, in_context))
-    loss = dense_cost(logits, likes, confidences, in_context) / (20 if item_mean else 1)
+    costs = np.where(likes > 0, confidences, np.sqrt(confidences))  # of a dislike, the root
+    loss = dense_cost(logits, likes, costs, in_context) / (20 if item_mean else 1)
     n_watchers = torch.from_numpy(np.diff(csr_array(ratings.T).tocsr().indptr)).float()
     for weight in (literal.like_weight, literal.output_weight):
         loss = loss + 2.0 / (run.rows.n_users * 20) * (n_watchers * (weight**2).sum(dim=1)).sum()

@@ -18,6 +18,7 @@ from cfnade.answer.filters import Items, Ranked, rule_out, stack
 from cfnade.answer.recommend import Answers, AnswerTable, rows_of
 from cfnade.data.catalogue import Unknown
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import dislikes_alone, likes_alone
 from cfnade.errors import DataError
 from cfnade.folders import temporary_folder
 from cfnade.model.inference import rows_between
@@ -47,11 +48,11 @@ def recommend_all(
 ) -> Iterator[tuple[int, AnswerTable]]:
     """Recommend for each row of counts, (n_users, n_items), a block of rows at a time.
 
-    Filters are those of `ImplicitCFNADE.recommend`.
+    Filters are those of `ImplicitCFNADE.recommend`. Disliked items are never recommended.
 
     Args:
         answers: Of the model.
-        histories: Counts.
+        histories: Counts; those below 0 are dislikes.
         n: Most items for each row.
         filter_already_liked_items: Leave out items of the history.
         owned: Leave out these pairs instead, (n_users, n_items); see `ImplicitCFNADE.owned`.
@@ -77,17 +78,17 @@ def recommend_all(
     def recommend(rows: slice) -> tuple[int, AnswerTable]:
         counts = histories[rows]
         ratings = answers.scorer.relative_rating.transform(counts)
-        direct, row_of = network.direct_terms(ratings), rows_of(ratings)
-        hidden = (quick or network).hidden(ratings)
+        direct, hidden = network.direct_terms(ratings), (quick or network).hidden(ratings)
+        left_out = dislikes_alone(ratings) if include_seen else ratings
+        row_of = rows_of(left_out)
 
         def added(some: slice) -> NDArray[np.float32]:
             scores = np.asarray(rows_between(direct, some).toarray())
+            own_pairs = slice(*left_out.indptr[[some.start, some.stop]])
+            scores[row_of[own_pairs] - some.start, left_out.indices[own_pairs]] = -np.inf
             if filter_already_liked_items and owned is not None:
-                left_out = owned[rows.start + some.start : rows.start + some.stop]
-                scores[rows_of(left_out), left_out.indices] = -np.inf
-            elif filter_already_liked_items:
-                liked = slice(*ratings.indptr[[some.start, some.stop]])
-                scores[row_of[liked] - some.start, ratings.indices[liked]] = -np.inf
+                owned_here = owned[rows.start + some.start : rows.start + some.stop]
+                scores[rows_of(owned_here), owned_here.indices] = -np.inf
             for row, own in enumerate(scores if is_filtered else (), rows.start + some.start):
                 rule_out(own, None if only is None else only.of(row), never.of(row))
             if include_seen:
@@ -95,7 +96,7 @@ def recommend_all(
             return scores
 
         found = answers.best(
-            ratings,
+            likes_alone(ratings),
             hidden,
             added,
             n,

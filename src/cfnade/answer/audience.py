@@ -14,6 +14,7 @@ from cfnade.answer.all_users import as_written, sql_type, write_table
 from cfnade.answer.filters import top_items
 from cfnade.answer.recommend import Answers
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import dislikes_alone, likes_alone
 from cfnade.scorer import blocks
 
 
@@ -43,7 +44,7 @@ def find_audiences(
 
     Args:
         answers: Of the model.
-        histories: Counts, (n_users, n_items).
+        histories: Counts, (n_users, n_items). Those below 0 are dislikes: such users are left out.
         columns: Columns of the items, (n_asked,).
         n: Most users for each.
         include_owners: Keep users who have the item already.
@@ -59,13 +60,13 @@ def find_audiences(
     for rows in blocks(histories.shape[0], 3 * network.config.n_hidden + asked.size):
         ratings = answers.scorer.relative_rating.transform(histories[rows])
         scores = network.hidden(ratings) @ V.T + d  # (n_block, n_asked)
+        likes = likes_alone(ratings)
         if B is not None:
-            liked = np.ones(ratings.nnz, dtype=np.float32)
-            likes = csr_array((liked, ratings.indices, ratings.indptr), shape=ratings.shape)
-            scores += (likes @ B).toarray()
-        if not include_owners:
-            scores[ratings[:, asked].nonzero()] = -np.inf
-        lengths = np.diff(ratings.indptr)
+            ones = np.ones(likes.nnz, dtype=np.float32)
+            scores += (csr_array((ones, likes.indices, likes.indptr), likes.shape) @ B).toarray()
+        left_out = dislikes_alone(ratings) if include_owners else ratings
+        scores[left_out[:, asked].nonzero()] = -np.inf
+        lengths = np.diff(likes.indptr)
         for place, own in enumerate(np.ascontiguousarray(scores.T)):
             found = best[place]
             together = np.concatenate([found[1], own])

@@ -21,6 +21,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.ratings import likes_alone
 from cfnade.data.splitting import overlap
 from cfnade.errors import DataError
 from cfnade.scorer import Scorer, blocks
@@ -141,7 +142,8 @@ def fit_calibrator(
 
     Args:
         scorer: Gives the scores; it has not seen the held-out counts.
-        histories: Counts given to the scorer, (n_users, n_items).
+        histories: Counts given to the scorer, (n_users, n_items). Those below 0 are dislikes: they
+            do not count as part of its length, and are not predicted.
         held_out: Counts held out from these users, (n_users, n_items). Users with an empty row
             count as well: none of their items came true.
         mean_confidence: Mean confidence of the likes in training (c), the starting point.
@@ -162,14 +164,14 @@ def fit_calibrator(
     if overlap(histories, held_out).nnz:
         raise DataError("some held-out pairs are in the histories too; drop them from one side")
     rng = np.random.default_rng(0)
-    users = np.flatnonzero(np.diff(histories.indptr))
+    users = np.flatnonzero(np.diff(likes_alone(histories).indptr))
     users = np.sort(rng.permutation(users)[:max_users])
     histories, held_out = histories[users], held_out[users]
     if held_out.nnz == 0:
         raise DataError("nothing is held out from users with a history; hold something out first")
     sample = _sample(scorer, histories, held_out, histories, rng)
-    n_known, n_held = int(histories.nnz), int(held_out.nnz)
-    lengths = np.diff(histories.indptr)
+    likes = likes_alone(histories)
+    n_known, n_held, lengths = int(likes.nnz), int(held_out.nnz), np.diff(likes.indptr)
     positive = sample[0, sample[3] > 0]  # logits of held-out pairs
     knots = np.unique(np.quantile(positive, np.arange(1, N_SEGMENTS) / N_SEGMENTS))
     n_missing = 0.0  # for each one held out
@@ -177,7 +179,8 @@ def fit_calibrator(
         n_missing = 1.0 + n_held / n_known
         kept = histories.data * (rng.random(histories.nnz) >= _LEFT_OUT)
         shortened = csr_array((kept, histories.indices, histories.indptr), shape=histories.shape)
-        shorter = _sample(scorer, histories, held_out, as_count_matrix(shortened), rng)
+        given = as_count_matrix(shortened, signed=True)
+        shorter = _sample(scorer, histories, held_out, given, rng)
         sample = np.concatenate([sample, shorter], axis=1)
     start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
     intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
@@ -207,8 +210,8 @@ def _sample(
         Rows: logit, number of items given, log of their share of the history, whether the pair was
         held out, and how many pairs it stands for, (5, n_sampled).
     """
-    n_items, n_known = histories.shape[1], np.diff(histories.indptr)
-    n_given = np.maximum(np.diff(given.indptr), 1)
+    n_items, n_known = histories.shape[1], np.diff(likes_alone(histories).indptr)
+    n_given = np.maximum(np.diff(likes_alone(given).indptr), 1)
     share = min(1.0, N_SAMPLED / 2 / (histories.shape[0] * n_items))
     parts = []
     for rows in blocks(histories.shape[0], n_items, _BLOCK_BYTES):

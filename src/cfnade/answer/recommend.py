@@ -25,7 +25,8 @@ from cfnade.answer.shortlist import Added, Shortlist
 from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.data.catalogue import Catalogue, History, Unknown
-from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.interactions import CountMatrix
+from cfnade.data.ratings import likes_alone
 from cfnade.errors import DataError
 from cfnade.model.inference import NetworkScorer, full_dislike, with_values
 from cfnade.scorer import blocks
@@ -153,15 +154,15 @@ class Answers:
             ConfigError: If the dials contradict each other.
         """
         owned = self.owned(history)
-        history, negative = self._read(history)
-        row = self.catalogue.history(history, unknown=unknown)
+        row = self.history(history, unknown=unknown)
+        likes = likes_alone(row)
         only, never = self.filters(1, items, filter_items, unknown)
         exclude = never.of(0)
         if owned is not None and filter_already_liked_items:
             exclude = np.union1d(exclude, self.catalogue.columns(owned, unknown=unknown))
         query = Query(
-            row.indices,
-            row.data,
+            likes.indices,
+            likes.data,
             n=n,
             only=None if only is None else only.of(0),
             exclude=exclude,
@@ -169,22 +170,34 @@ class Answers:
             explain=explain,
             reranking=self.reranking(dials, n, unknown),
         )
-        if disliked is None and not negative:
+        if disliked is None and likes is row:
             return query
-        weight = self.full_dislike
-        row = self.catalogue.dislikes(disliked or {}, weight=weight, unknown=unknown)
-        if negative:
-            more = self.catalogue.dislikes(negative, weight=weight, unknown=unknown)
-            row = as_count_matrix(row.maximum(more))
-        both = np.intersect1d(query.liked, row.indices)
-        if both.size:
-            item = self.catalogue.ids[both].tolist()[0]
-            raise DataError(f"item {item!r} is both in the history and disliked; decide which")
-        return replace(query, disliked=row.indices, confidences=row.data)
+        confidences = dict.fromkeys(row.indices[row.data < 0].tolist(), self.full_dislike)
+        if disliked is not None:
+            row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+            both = np.intersect1d(query.liked, row.indices)
+            if both.size:
+                item = self.catalogue.ids[both].tolist()[0]
+                raise DataError(f"item {item!r} is both in the history and disliked; decide which")
+            confidences |= zip(row.indices.tolist(), row.data.tolist(), strict=True)
+        columns = np.array(sorted(confidences), dtype=np.int64)
+        found = np.array([confidences[column] for column in columns.tolist()])
+        return replace(query, disliked=columns, confidences=found)
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
-        """A history by item id, perhaps with times and kinds, as a row of counts, (1, n_items)."""
-        return self.catalogue.history(self._read(history)[0], unknown=unknown)
+        """A history by item id, perhaps with times and kinds, as a row of counts, (1, n_items).
+
+        Counts below 0 are dislikes: of a sparse row, or of events whose weights sum up to that.
+        """
+        counts: Any = self.reader.counts(history)
+        if counts is history or not isinstance(counts, Mapping):
+            return self.catalogue.history(counts, unknown=unknown)
+        liked = {item: count for item, count in counts.items() if count >= 0}
+        row = self.catalogue.history(liked, unknown=unknown)
+        negative = [item for item, count in counts.items() if count < 0]
+        if not negative:
+            return row
+        return csr_array(row - self.catalogue.history(negative, unknown=unknown))
 
     def owned(self, history: Any) -> list[Hashable] | None:
         """Items of a history with the event to predict: the only ones that are not candidates.
@@ -197,14 +210,6 @@ class Answers:
     def scores_history(self) -> bool:
         """Whether scores of items that are in the history mean something."""
         return "repeat_bias" in self.scorer.network.weights
-
-    def _read(self, history: History) -> tuple[History, list[Hashable]]:
-        """Counts above 0 by item id, and the items whose weighed events sum up to less than 0."""
-        counts: Any = self.reader.counts(history)
-        if counts is history or not isinstance(counts, Mapping):
-            return counts, []
-        liked = {item: count for item, count in counts.items() if count >= 0}
-        return liked, [item for item, count in counts.items() if count < 0]
 
     def filters(
         self, n_users: int, items: Items | None, filter_items: Items | None, unknown: Unknown
@@ -287,8 +292,8 @@ class Answers:
         """The best items of many histories.
 
         Args:
-            ratings: Relative ratings, (n_users, n_items).
-            hidden: Their hidden layers, (n_users, n_hidden).
+            ratings: Relative ratings of the likes, (n_users, n_items).
+            hidden: Hidden layers, (n_users, n_hidden).
             added: What the direct path adds for some users; minus infinity for items that may not
                 be recommended.
             n: Most items for each history.

@@ -83,7 +83,8 @@ class Catalogue:
 
         Args:
             history: Counts by item id (a mapping or a pandas Series); ids alone, with a count of
-                1 each (repeats add up); or a sparse row of counts, (1, n_items) or (n_items,).
+                1 each (repeats add up); or a sparse row of counts, (1, n_items) or (n_items,), of
+                which those below 0 are dislikes.
             unknown: What to do about items that are not in the catalogue.
 
         Raises:
@@ -228,7 +229,10 @@ def _pairs(name: str, values: History, alone: float) -> list[tuple[Any, float]]:
 
 
 def as_histories(matrix: Any) -> CountMatrix:
-    """Counts of one user, perhaps (n_items,) as `csr_array[user]`, or of many, as a matrix."""
+    """Counts of one user, perhaps (n_items,) as `csr_array[user]`, or of many, as a matrix.
+
+    A count below 0 is a dislike.
+    """
     if issparse(matrix) and len(matrix.shape) == 1:
         matrix = matrix.reshape(1, -1)
-    return as_count_matrix(matrix)
+    return as_count_matrix(matrix, signed=True)

@@ -24,14 +24,15 @@ _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _CHUNK = 1 << 20  # numbers converted at a time, to save memory
 
 CountMatrix: TypeAlias = csr_array
-"""Counts, sparse, (n_users, n_items): float64, rows sorted, no duplicates, no stored zeros."""
+"""Counts, sparse, (n_users, n_items): float64, rows sorted, no duplicates, no stored zeros. Where
+a model reads them, a count below 0 is a dislike."""
 
 
-def as_count_matrix(matrix: Any) -> CountMatrix:
+def as_count_matrix(matrix: Any, *, signed: bool = False) -> CountMatrix:
     """Bring any scipy sparse matrix, (n_users, n_items), into the form of `CountMatrix`.
 
-    Duplicates are summed and zeros dropped. The input is not changed. Counts that are negative,
-    NaN or infinite raise `DataError`.
+    Duplicates are summed and zeros dropped. The input is not changed. Counts that are NaN or
+    infinite raise `DataError`, and so do negative ones unless the counts are `signed`.
     """
     if not issparse(matrix):
         raise DataError(
@@ -46,14 +47,17 @@ def as_count_matrix(matrix: Any) -> CountMatrix:
     if matrix.dtype.kind == "c":
         raise DataError("Complex data not supported: counts are real numbers of at least 0")
     counts = csr_array(matrix, dtype=np.float64)
-    bad = ~np.isfinite(counts.data) | (counts.data < 0)
+    bad = ~np.isfinite(counts.data)
+    if not signed:
+        bad |= counts.data < 0
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
         row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
         raise DataError(
-            f"{int(bad.sum())} of {counts.nnz} counts are negative, NaN or infinite; the first is "
-            f"{counts.data[first]} at row {row}, column {int(counts.indices[first])}; "
-            "counts must be finite and at least 0"
+            f"{int(bad.sum())} of {counts.nnz} counts are {'' if signed else 'negative, '}NaN or "
+            f"infinite; the first is {counts.data[first]} at row {row}, column "
+            f"{int(counts.indices[first])}; counts must be finite"
+            f"{'' if signed else ' and at least 0'}"
         )
     if counts.has_canonical_format and (counts.data != 0).all():
         return counts

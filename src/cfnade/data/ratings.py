@@ -74,8 +74,11 @@ class RelativeRating:
     # Counts to ratings -------------------------------------------------------------------------
 
     def fit(self, counts: CountMatrix, y: None = None) -> RelativeRating:
-        """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused."""
-        counts = as_count_matrix(counts)
+        """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused.
+
+        Dislikes, counts below 0, are left out.
+        """
+        counts = likes_alone(as_count_matrix(counts, signed=True))
         for cached in ("n_watchers", "_search_keys"):  # of an earlier fit
             self.__dict__.pop(cached, None)
         self.n_items_ = counts.shape[1]
@@ -103,12 +106,14 @@ class RelativeRating:
     def transform(self, counts: CountMatrix) -> CountMatrix:
         """Turn counts of any users, (n_users, n_items), into relative ratings in (0, 1].
 
+        A dislike, a count below 0, has the rating -1.
+
         Raises:
             DataError: If it is not fitted, or was fitted on another number of items.
         """
         if not hasattr(self, "n_items_"):
             raise DataError("this RelativeRating is not fitted yet; call fit(counts) first")
-        counts = as_count_matrix(counts)
+        counts = as_count_matrix(counts, signed=True)
         if counts.shape[1] != self.n_items_:
             raise DataError(
                 f"the ratings were fitted on {self.n_items_} items, got {counts.shape[1]}; "
@@ -177,7 +182,7 @@ class RelativeRating:
     def of_pairs(
         self, items: NDArray[np.integer], counts: NDArray[np.floating]
     ) -> NDArray[np.float64]:
-        """Relative ratings, in (0, 1], of counts above zero of these items, (n_pairs,) each."""
+        """Relative ratings of counts of these items, (n_pairs,) each: in (0, 1]; -1 of dislikes."""
         values, seen, up_to = self._search_keys
         asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
         n_keys = self.n_items_ * (values.size + 1)
@@ -187,7 +192,9 @@ class RelativeRating:
         n_watchers = self.n_watchers[items]
         below_all = position < self.item_starts_[items]
         n_no_more = np.where(below_all, 1, up_to[position])
-        return np.asarray(n_no_more / np.where(below_all, n_watchers + 1, n_watchers))
+        ratings = np.asarray(n_no_more / np.where(below_all, n_watchers + 1, n_watchers))
+        ratings[counts < 0] = -1.0
+        return ratings
 
 
 def _check_distributions(
@@ -237,11 +244,36 @@ def _keys(items: NDArray[np.integer], ranks: NDArray[np.integer], n: int) -> NDA
 def confidence(relative_rating: NDArray[np.floating], alpha: float) -> NDArray[np.float32]:
     """Confidence of a like (Eq. 6): `1 + alpha * relative_rating`, in the same shape.
 
-    Only observed pairs are stored, and those are exactly the likes (Eq. 5: like = 1 where the
-    rating is above 0). A pair that is not stored has like 0 and confidence 1.
+    Only observed pairs are stored: likes (Eq. 5: like = 1 where the rating is above 0), and
+    dislikes, whose rating is below 0. The sign stays: -c is a dislike with confidence c, which is
+    like 0 in the equations. A pair that is not stored has like 0 and confidence 1.
     """
     check_at_least(0, alpha=alpha)
-    return (1.0 + alpha * relative_rating).astype(np.float32)
+    size = 1.0 + alpha * np.abs(relative_rating)
+    return np.asarray(np.copysign(size, relative_rating), dtype=np.float32)
+
+
+def likes_alone(pairs: csr_array) -> csr_array:
+    """The pairs above 0 of signed counts, ratings or confidences; itself if there are no others.
+
+    Args:
+        pairs: Below 0 where disliked, sparse, (n_users, n_items).
+
+    Returns:
+        Of the same shape.
+    """
+    is_disliked = pairs.data < 0
+    return _pairs_where(pairs, ~is_disliked) if is_disliked.any() else pairs
+
+
+def dislikes_alone(pairs: csr_array) -> csr_array:
+    """The pairs below 0; otherwise as `likes_alone`."""
+    return _pairs_where(pairs, pairs.data < 0)
+
+
+def _pairs_where(pairs: csr_array, keep: NDArray[np.bool_]) -> csr_array:
+    ends = np.concatenate([[0], np.cumsum(keep)])[pairs.indptr]
+    return csr_array((pairs.data[keep], pairs.indices[keep], ends), shape=pairs.shape)
 
 
 def popularity_logit(likes: csr_array) -> NDArray[np.float32]:

@@ -66,7 +66,7 @@ def evaluate(
 
     Args:
         scorer: The model.
-        histories: Counts that the scorer sees, (n_users, n_items).
+        histories: Counts that the scorer sees, below 0 for dislikes, (n_users, n_items).
         held_out: Counts that it must find, (n_users, n_items).
         relevance: Relative rating of every held-out pair, the weights gamma of Eq. 15,
             (n_users, n_items).
@@ -88,7 +88,7 @@ def evaluate(
         ConfigError: If an option is invalid.
     """
     functions = {name: metric_function(name) for name in metrics}
-    histories, held_out = as_count_matrix(histories), as_count_matrix(held_out)
+    histories, held_out = as_count_matrix(histories, signed=True), as_count_matrix(held_out)
     gamma = _weights_of_pairs(held_out, relevance)
     users = np.flatnonzero(np.diff(held_out.indptr))
     places = place_held_out(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.ratings import confidence, share_logit
+from cfnade.data.ratings import confidence, likes_alone, share_logit
 from cfnade.model.config import BiasStart, TrainingConfig
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TrainingRows(Protocol):
-    """Users and the confidence of their likes."""
+    """Users and the confidence of their likes, and of their dislikes if any are known."""
 
     n_users: int
     """Users with any like, over all processes."""
@@ -42,7 +42,7 @@ class TrainingRows(Protocol):
         Yields:
             Confidence of the likes of this process's users, sparse, (n_here, n_items), at least
             one user, and the number of users in the whole batch, over all processes. All processes
-            get the same number of batches.
+            get the same number of batches. A value -c is a dislike with confidence c.
         """
         ...
 
@@ -55,19 +55,21 @@ class RowsInMemory:
     """All users in one sparse matrix."""
 
     def __init__(self, ratings: csr_array, alpha: float) -> None:
-        """Turn relative ratings, (n_users, n_items), into confidences."""
-        self.users = np.flatnonzero(np.diff(ratings.indptr))  # an empty history teaches nothing
+        """Turn relative ratings, (n_users, n_items), into confidences; below 0 for dislikes.
+
+        Users without a like are left out, whatever they dislike.
+        """
+        likes = likes_alone(ratings)
+        self.users = np.flatnonzero(np.diff(likes.indptr))
         self.n_users = int(self.users.size)
-        self.n_watchers: NDArray[np.integer] = np.bincount(
-            ratings.indices, minlength=ratings.shape[1]
-        )
+        self.n_watchers: NDArray[np.integer] = np.bincount(likes.indices, minlength=likes.shape[1])
         self.confidence = csr_array(
             (confidence(ratings.data, alpha), ratings.indices, ratings.indptr), ratings.shape
         )
 
     def total_confidence(self) -> NDArray[np.floating]:
         """Sum of the confidences of each item's likes, (n_items,)."""
-        pairs = self.confidence
+        pairs = likes_alone(self.confidence)
         return np.asarray(np.bincount(pairs.indices, pairs.data, pairs.shape[1]), np.float64)
 
     def batches(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.data.interactions import CountMatrix
-from cfnade.data.ratings import RelativeRating, confidence
+from cfnade.data.ratings import RelativeRating, confidence, likes_alone
 from cfnade.model.config import ModelConfig
 
 
@@ -37,6 +37,34 @@ def input_weight(context: csr_array, config: ModelConfig) -> NDArray[np.floating
     user_of = np.repeat(np.arange(n_users), np.diff(context.indptr))
     total = np.bincount(user_of, weight, minlength=n_users)  # (n_users,)
     return np.asarray(weight / np.sqrt(total[user_of]), dtype=weight.dtype)
+
+
+def input_weights(
+    context: csr_array, config: ModelConfig
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """What multiplies W of each known pair, and how much less than an unobserved one it gets of A.
+
+    A like adds `c W - A` to the sum of A over the context, and a dislike `(c - 1) A`. Where inputs
+    are scaled, c is divided by 1 + alpha for both, and A by the number of items. Dislikes do not
+    change the weights of likes.
+
+    Args:
+        context: Confidence of the liked items in the context, -c for a dislike with confidence c,
+            sparse, (n_users, n_items).
+        config: For alpha and input_scale.
+
+    Returns:
+        (n_pairs,) each.
+    """
+    less_A = np.full(context.nnz, dislike_scale(config), dtype=context.data.dtype)
+    is_disliked = context.data < 0
+    if not is_disliked.any():
+        return input_weight(context, config), less_A
+    by_W = np.zeros_like(less_A)
+    by_W[~is_disliked] = input_weight(likes_alone(context), config)
+    unit = 1.0 if config.input_scale == "none" else 1.0 + config.alpha
+    less_A[is_disliked] += context.data[is_disliked] / unit
+    return by_W, less_A
 
 
 def rescaling_without(context: csr_array, config: ModelConfig) -> NDArray[np.floating]:
@@ -130,10 +158,11 @@ class NumpyNetwork:
         """Hidden layer of each history (Eq. 13), at the cost of the items in it.
 
         Args:
-            ratings: Relative ratings, sparse, (n_users, n_items).
-            disliked: Confidence, at least 1, of items known to be disliked, none of them among
-                the ratings, sparse, (n_users, n_items). With like 0 and confidence c such an
-                item gives Eq. 13 `c A` instead of A; 1 is the same as unobserved.
+            ratings: Relative ratings, -1 for full dislikes, sparse, (n_users, n_items).
+            disliked: Confidence, at least 1, of more items known to be disliked, none of them
+                among the ratings, sparse, (n_users, n_items). With like 0 and confidence c such an
+                item gives Eq. 13 `c A` instead of A; 1 is the same as unobserved. A rating of -1
+                is the same as the confidence `full_dislike`.
 
         Returns:
             (n_users, n_hidden).
@@ -156,20 +185,19 @@ class NumpyNetwork:
         Returns:
             (n_users, n_hidden).
         """
-        A_scale = dislike_scale(self.config)
         row_sums = row_sums or self._row_sums
-        weight = input_weight(self.context(ratings), self.config)  # (n_pairs,)
-        one = np.full(ratings.nnz, A_scale, dtype=np.float32)
-        first: NDArray[np.float32] = self.empty_input + row_sums(ratings, weight, "like_weight")
-        first -= row_sums(ratings, one, "dislike_weight")
+        by_W, less_A = input_weights(self.context(ratings), self.config)  # (n_pairs,) each
+        first: NDArray[np.float32] = self.empty_input + row_sums(ratings, by_W, "like_weight")
+        first -= row_sums(ratings, less_A, "dislike_weight")
         if disliked is not None:
             # Not normalised by `input_scale`: that sums over the liked items alone.
+            A_scale = dislike_scale(self.config)
             more = with_values(disliked, (A_scale * (disliked.data - 1.0)).astype(np.float32))
             first += more @ self.weights["dislike_weight"]
         return first
 
     def context(self, ratings: csr_array) -> csr_array:
-        """Confidence of the liked items (Eq. 6), sparse, (n_users, n_items)."""
+        """Confidence of the liked items (Eq. 6), -c of dislikes, sparse, (n_users, n_items)."""
         return with_values(ratings, confidence(ratings.data, self.config.alpha))
 
     def hidden_of(self, first_input: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -184,8 +212,8 @@ class NumpyNetwork:
         """Logit of a like of every item (Eq. 12, before the sigmoid).
 
         Args:
-            ratings: Relative ratings, sparse, (n_users, n_items).
-            disliked: As for `hidden`; the direct path uses likes only.
+            ratings: As for `hidden`; the direct path uses likes only.
+            disliked: As for `hidden`.
 
         Returns:
             (n_users, n_items).
@@ -228,7 +256,7 @@ class NetworkScorer:
         """Logits of a like of every item, (n_users, n_items); of a repeat for those of a history.
 
         Without a model of repeats (`beyond/repeats.py`) the scores of a history's items are not
-        trained.
+        trained. A count below 0 is a dislike.
         """
         scores = self.network.logits(self.relative_rating.transform(histories))
         if (of_repeats := self.repeat_scores(histories)) is not None:
@@ -237,11 +265,15 @@ class NetworkScorer:
         return scores
 
     def repeat_scores(self, histories: CountMatrix) -> NDArray[np.float32] | None:
-        """Score of a repeat of each item of a history, (n_pairs,); None without such a model."""
+        """Score of a repeat of each item of a history, (n_pairs,); None without such a model.
+
+        A dislike is scored as a count of 0.
+        """
         if "repeat_bias" not in self.network.weights:
             return None
         bias, weight = (self.network.weights[f"repeat_{name}"] for name in ("bias", "weight"))
-        return np.asarray(bias[histories.indices] + weight * np.log1p(histories.data), np.float32)
+        counts = np.maximum(histories.data, 0.0)
+        return np.asarray(bias[histories.indices] + weight * np.log1p(counts), np.float32)
 
     def hidden(self, histories: CountMatrix) -> NDArray[np.float32]:
         """Hidden layers, (n_users, n_hidden)."""
@@ -271,7 +303,8 @@ def direct_path(liked: csr_array, weight: csr_array) -> NDArray[np.float32]:
     """What the direct path adds: `likes @ B`, four times as fast as the sparse product.
 
     Args:
-        liked: Each stored value is a like, (n_users, n_items).
+        liked: Each value above 0 is a like; those below, dislikes, are not used,
+            (n_users, n_items).
         weight: B, (n_items, n_items).
 
     Returns:
@@ -286,6 +319,7 @@ def direct_terms(liked: csr_array, weight: csr_array) -> csr_array:
     A product of sparse matrices first finds its pattern. Here entries are repeated, and making
     them dense adds them up. Arguments are those of `direct_path`.
     """
+    liked = likes_alone(liked)
     said = weight[liked.indices]  # (n_pairs, n_items)
     return csr_array((said.data, said.indices, said.indptr[liked.indptr]), shape=liked.shape)
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from cfnade.model.batches import Exchange
 from cfnade.model.config import ModelConfig
-from cfnade.model.inference import dislike_scale, input_weight, with_values
+from cfnade.model.inference import dislike_scale, input_weights, with_values
 from cfnade.model.ordering import Window
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -75,8 +75,9 @@ class InputLayer:
 
     Unobserved items have like 0 and confidence 1, so Eq. 9 is exactly
     `g(b + sum(A, context) + sum(c W - A, liked items in context))`. The first sum is one vector for
-    the whole batch, so a user costs only the items they liked. Gradient arrays are reused:
-    allocating arrays of this size takes longer than filling them.
+    the whole batch, so a user costs only the items they liked. A known dislike has like 0 and a
+    confidence above 1: it adds `(c - 1) A`. Gradient arrays are reused: allocating arrays of this
+    size takes longer than filling them.
     """
 
     def __init__(self, like_weight: Tensor, dislike_weight: Tensor, config: ModelConfig) -> None:
@@ -88,19 +89,19 @@ class InputLayer:
         """Sum what enters the hidden layer.
 
         Args:
-            context: Confidence of the liked items in the context, sparse, (n_users, n_items).
+            context: Confidence of the liked items in the context, -c for a dislike with confidence
+                c, sparse, (n_users, n_items).
             window: The targets; the rows of W and A are in the order of the epoch.
 
         Returns:
             (n_users, n_hidden).
         """
-        scale = dislike_scale(self.config)
         self._window = window
-        self._weights = with_values(context, input_weight(context, self.config))
-        self._likes = with_values(context, np.full(context.nnz, scale, dtype=context.data.dtype))
-        entered = product(self._weights, self.W) - product(self._likes, self.A)
+        by_W, less_A = input_weights(context, self.config)
+        self._weights, self._less = with_values(context, by_W), with_values(context, less_A)
+        entered = product(self._weights, self.W) - product(self._less, self.A)
         for places in window.context_places:
-            entered += scale * self.A[places].sum(dim=0)
+            entered += dislike_scale(self.config) * self.A[places].sum(dim=0)
         return entered
 
     def gradient(self, by_input: Tensor, exchange: Exchange | None = None) -> dict[str, Tensor]:
@@ -117,16 +118,16 @@ class InputLayer:
         exchange = exchange or Exchange()
         everyone = dislike_scale(self.config) * by_input.sum(dim=0)  # (n_hidden,)
         exchange.add_up([everyone])
-        liked, by_weighted = product_by_column(self._weights, by_input)
-        _, by_liked = product_by_column(self._likes, by_input)
-        liked, (by_weighted, by_liked) = exchange.add_up_rows(
-            liked, [by_weighted, by_liked], len(self.W)
+        known, by_weighted = product_by_column(self._weights, by_input)
+        _, by_less = product_by_column(self._less, by_input)
+        known, (by_weighted, by_less) = exchange.add_up_rows(
+            known, [by_weighted, by_less], len(self.W)
         )
         for places in self._window.context_places:
             self._by_W[places].zero_()
             self._by_A[places] = everyone
-        self._by_W.index_copy_(0, liked, by_weighted)
-        self._by_A.index_copy_(0, liked, everyone - by_liked)
+        self._by_W.index_copy_(0, known, by_weighted)
+        self._by_A.index_copy_(0, known, everyone - by_less)
         return {"like_weight": self._by_W, "dislike_weight": self._by_A}
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cfnade.model.config import Precision
+from cfnade.model.inference import with_values
 from cfnade.model.ordering import Window
 
 _LOSS_USERS = 8  # users on whom the loss is estimated: softplus costs more than all else
@@ -41,9 +42,9 @@ class OutputLayer:
     `M / |T| * mean over users of sum over T of c * cross_entropy(sigmoid(z), t)`.
 
     Nearly all targets are unobserved: like 0, confidence 1, cost softplus(z), gradient sigmoid(z).
-    A like of confidence c costs c softplus(-z), with gradient c (sigmoid(z) - 1). So the logits
-    are turned into sigmoids in place, and the few likes are overwritten; no dense array of likes
-    or confidences exists.
+    A like of confidence c costs c softplus(-z), with gradient c (sigmoid(z) - 1); a known dislike
+    c softplus(z), with gradient c sigmoid(z). So the logits are turned into sigmoids in place, and
+    the few known pairs are overwritten; no dense array of likes or confidences exists.
 
     The products may be in bfloat16, with sums and weights in float32: see `Precision`.
     """
@@ -61,14 +62,15 @@ class OutputLayer:
         self._by_bias = torch.zeros_like(self.d)
 
     def gradient(
-        self, hidden: Tensor, window: Window, target_likes: csr_array, scale: float = 1.0
+        self, hidden: Tensor, window: Window, known_targets: csr_array, scale: float = 1.0
     ) -> OutputGradient:
         """Compute the loss and the gradients of one split.
 
         Args:
             hidden: (n_users, n_hidden).
             window: The targets; the rows of V are in the order of the epoch.
-            target_likes: Confidence of the liked targets, sparse, (n_users, n_targets).
+            known_targets: Confidence of the liked targets, -c for a dislike with confidence c,
+                sparse, (n_users, n_targets).
             scale: Multiplies the gradients.
 
         Returns:
@@ -82,11 +84,12 @@ class OutputLayer:
                 V[places] = self.V[places]
             d = self.d[places, None].to(self._dtype)
             torch.addmm(d, V[places], h.T, out=logits[numbers])
-        user, item, confidence = _pairs(target_likes, hidden.dtype)
-        liked = logits[item, user].to(hidden.dtype)  # (n_pairs,)
-        loss = _sampled_loss(logits, user, liked, confidence) * window.n_items / n_targets
+        user, item, signed = _pairs(known_targets, hidden.dtype)
+        c, t = signed.abs(), (signed > 0).to(hidden.dtype)  # (n_pairs,) each
+        z = logits[item, user].to(hidden.dtype)  # (n_pairs,)
+        loss = _sampled_loss(logits, user, z, signed) * window.n_items / n_targets
         by_logits = logits.sigmoid_()
-        by_logits[item, user] = (confidence * (torch.sigmoid(liked) - 1.0)).to(self._dtype)
+        by_logits[item, user] = (c * (torch.sigmoid(z) - t)).to(self._dtype)
         scale *= window.n_items / n_targets / n_users
         scaled = (scale * hidden).to(self._dtype)
         by_hidden, ones = torch.zeros_like(hidden), scaled.new_ones(n_users, 1)
@@ -104,6 +107,24 @@ class OutputLayer:
         return self._logits[: n_targets * n_users].view(n_targets, n_users)
 
 
+def soften_dislikes(known_targets: csr_array) -> csr_array:
+    """Let a dislike of confidence c cost as one of confidence sqrt(c).
+
+    The full confidence separates dislikes from likes best, but the ranking of all other items
+    suffers (docs/decisions/0039).
+
+    Args:
+        known_targets: As for `OutputLayer.gradient`, (n_users, n_targets).
+
+    Returns:
+        The same; itself without dislikes.
+    """
+    signed = known_targets.data
+    if not (signed < 0).any():
+        return known_targets
+    return with_values(known_targets, np.where(signed < 0, -np.sqrt(np.abs(signed)), signed))
+
+
 def _product_into(out: Tensor, left: Tensor, right: Tensor) -> None:
     """Write `left @ right` to `out`, which may have a wider type."""
     if out.dtype == left.dtype:
@@ -112,19 +133,26 @@ def _product_into(out: Tensor, left: Tensor, right: Tensor) -> None:
         out.copy_(left @ right)
 
 
-def _sampled_loss(logits: Tensor, user: Tensor, liked: Tensor, confidence: Tensor) -> float:
-    """Loss per user of the first few users of a batch, whose order is random; not yet scaled."""
+def _sampled_loss(logits: Tensor, user: Tensor, z: Tensor, signed: Tensor) -> float:
+    """Loss per user of the first few users of a batch, whose order is random; not yet scaled.
+
+    Args:
+        logits: (n_targets, n_users).
+        user: Of each known pair, (n_pairs,).
+        z: Its logit, (n_pairs,).
+        signed: Its confidence c, or -c of a dislike, (n_pairs,).
+    """
     n_users = min(_LOSS_USERS, logits.shape[1])
     is_sampled = user < n_users
-    liked, confidence = liked[is_sampled], confidence[is_sampled]
-    sampled = logits[:, :n_users].to(liked.dtype)
-    zeros = F.softplus(sampled).sum() - F.softplus(liked).sum()
-    likes = (confidence * F.softplus(-liked)).sum()
-    return float(zeros + likes) / n_users
+    z, signed = z[is_sampled], signed[is_sampled]
+    sampled = logits[:, :n_users].to(z.dtype)
+    zeros = F.softplus(sampled).sum() - F.softplus(z).sum()
+    known = (signed.abs() * F.softplus(torch.where(signed > 0, -z, z))).sum()
+    return float(zeros + known) / n_users
 
 
-def _pairs(likes: csr_array, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """User, item and confidence of each like, (n_pairs,) each."""
-    user: NDArray[np.int64] = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
-    item = torch.from_numpy(likes.indices.astype(np.int64))
-    return torch.from_numpy(user), item, torch.from_numpy(likes.data).to(dtype)
+def _pairs(known: csr_array, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """User, item and signed confidence of each known pair, (n_pairs,) each."""
+    user: NDArray[np.int64] = np.repeat(np.arange(known.shape[0]), np.diff(known.indptr))
+    item = torch.from_numpy(known.indices.astype(np.int64))
+    return torch.from_numpy(user), item, torch.from_numpy(known.data).to(dtype)

@@ -80,14 +80,14 @@ def draw_window(n_items: int, share: float | None, rng: np.random.Generator) -> 
 
 
 def split_batch(batch: csr_array, window: Window) -> tuple[csr_array, csr_array]:
-    """Split the likes of a batch into context and targets.
+    """Split the likes of a batch, and its dislikes if any are known, into context and targets.
 
     Args:
-        batch: Confidence of the likes by place, sparse, (n_users, n_items).
+        batch: Confidence of the likes by place, -c of dislikes, sparse, (n_users, n_items).
         window: The targets.
 
     Returns:
-        Likes in the context by place, (n_users, n_items), and liked targets by number,
+        Those in the context by place, (n_users, n_items), and the targets among them by number,
         (n_users, n_targets).
     """
     n_users, n_items = batch.shape

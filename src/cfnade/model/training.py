@@ -21,7 +21,7 @@ from cfnade.model.batches import Exchange, RowsInMemory, TrainingRows, first_bia
 from cfnade.model.config import ModelConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
-from cfnade.model.objective import OutputLayer
+from cfnade.model.objective import OutputLayer, soften_dislikes
 from cfnade.model.optimizer import RowOptimizer
 from cfnade.model.ordering import draw_window, split_batch
 
@@ -107,8 +107,8 @@ def train(
     Args:
         model: What the network is.
         training: How to train it.
-        ratings: Relative ratings of the training pairs, sparse, (n_users, n_items), or any other
-            source of users.
+        ratings: Relative ratings of the training pairs, -1 for dislikes, sparse,
+            (n_users, n_items), or any other source of users.
         start: Weights to start from, by name; None draws them (`first_weights`).
         trained_items: Train W, V and d of these items only, (n_items,); all else stays the same to
             the bit. None trains all weights.
@@ -267,12 +267,13 @@ class _Run:
         """
         training, n_items = self.training, self.model.n_items
         window = draw_window(n_items, training.context_share, rng)
-        context, target_likes = split_batch(batch, window)
+        context, known_targets = split_batch(batch, window)
         entered = input_layer.forward(context, window).requires_grad_()
         hidden = self.network.hidden_of(entered)
         share = batch.shape[0] / (n_users or batch.shape[0])  # of the mean over the batch
         scale = share / n_items if training.item_mean else share
-        gradient = output_layer.gradient(hidden.detach(), window, target_likes, scale)
+        costs = soften_dislikes(known_targets)
+        gradient = output_layer.gradient(hidden.detach(), window, costs, scale)
         self.network.zero_grad()
         (hidden * gradient.hidden).sum().backward()  # with a gradient given, torch imports sympy
         assert entered.grad is not None
