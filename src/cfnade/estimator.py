@@ -35,6 +35,7 @@ from cfnade.data.interactions import (
     Interactions,
     as_count_matrix,
     places_among,
+    with_dislikes,
 )
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, ConfigError, DataError
@@ -292,7 +293,8 @@ class ImplicitCFNADE:
         """Histories as the model reads them: recent events weigh more, if that was found to help.
 
         Pass them to `recommend`, `similar_users` or an evaluation. Without times, or if the model
-        does not use them, these are plain counts.
+        does not use them, these are plain counts, weighed by the kinds of events; below 0 for a
+        dislike.
 
         Args:
             data: As for `fit`.
@@ -313,7 +315,11 @@ class ImplicitCFNADE:
                 shape, weights = data.counts.shape, data.event_weights
                 recent = recent_counts(data.log, shape, half_life, weights)
                 data = replace(data, counts=recent)
-        return self.catalogue_.align(data, unknown=unknown)
+        histories = self.catalogue_.align(data, unknown=unknown)
+        if data.dislikes is None:
+            return histories
+        disliked = replace(data, counts=data.dislikes, log=None)
+        return with_dislikes(histories, self.catalogue_.align(disliked, unknown="ignore"))
 
     def owned(self, data: Any) -> CountMatrix | None:
         """Pairs of a table that are not to be recommended: those with the event to predict.

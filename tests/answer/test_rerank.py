@@ -136,10 +136,13 @@ def test_limits_are_kept_and_pins_stand_where_asked(asked, seed):
         for place, item in asked.pins.items():
             if added[user, item] == -np.inf:
                 assert item not in found
-            elif len(found) > place:
+            elif len(found) == n:
                 assert found[place] == item
             else:
                 assert item in found
+        pinned = [asked.pins[place] for place in sorted(asked.pins)]
+        listed = [item for item in pinned if item in found]
+        assert sorted(listed, key=found.index) == listed  # also if a list is too short for a place
 
 
 def test_what_is_not_asked_for_changes_nothing():

@@ -13,6 +13,8 @@ from cfnade.compare.comparison import compare
 from cfnade.compare.contender import Contender
 from cfnade.compare.registry import contender
 from cfnade.data.event_splits import split_by_time, split_random
+from cfnade.data.events import EventLog
+from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.evaluate import evaluate, relevance_of
 from tests.networks import SMALL
@@ -151,3 +153,56 @@ def test_a_comparison_gives_all_models_the_same_weights_and_candidates(shop):
     assert mpr["cfnade"] < min(mpr["popularity"], mpr["cfnade-target"])
     collective = next(r for r in found.results if r.model == "collective")
     assert set(collective.settings["event_weights"]) == {"cart", "skip", "view"}
+
+
+# Dislikes ---------------------------------------------------------------------------------------
+
+
+def skipping(seed: int = 0):
+    """Users of four tastes: half of them also play the next taste's items, half skip those."""
+    rng = np.random.default_rng(seed)
+    user = np.repeat(np.arange(300), 16)
+    taste, likes_next = user % 4, (user // 4) % 2 == 0
+    is_own = rng.random(user.size) < 0.6
+    item = 4 * rng.integers(10, size=user.size) + np.where(is_own, taste, (taste + 1) % 4)
+    is_skip = ~is_own & ~likes_next
+    log = EventLog(
+        user.astype(np.int32),
+        item.astype(np.int32),
+        np.ones(user.size),
+        kind=is_skip.astype(np.int16),
+        kinds=("play", "skip"),
+    )
+    return Interactions.from_log(log, np.arange(300), np.arange(40))
+
+
+def test_skips_are_dislikes_in_training_and_histories():
+    data = skipping().weighed({"play": 1.0, "skip": -1.0})
+    model = ImplicitCFNADE(**SMALL).fit(data)
+    histories = model.histories(data)
+    assert (histories.data < 0).sum() == data.dislikes.nnz > 0
+    assert (histories.data > 0).sum() == data.counts.nnz
+    liked, disliked = {0: {"play": 1}, 4: {"play": 1}}, {1: {"skip": 1}, 5: {"skip": 2}}
+    with_skips = model.probability({**liked, **disliked}, [9, 13, 17])
+    without = model.probability(liked, [9, 13, 17])
+    assert (with_skips < 0.95 * without).all()
+    likes_both = model.probability({**liked, 1: {"play": 1}}, [9, 13, 17])
+    assert (with_skips < 0.5 * likes_both).all()
+    ids, _ = model.recommend_for({**liked, **disliked}, n=40, filter_already_liked_items=False)
+    assert not {1, 5} & set(ids.tolist())
+
+
+def test_a_skipped_item_scores_as_the_request_says_and_as_the_table_says():
+    data = skipping().weighed({"play": 1.0, "skip": -1.0})
+    model = ImplicitCFNADE(**{**SMALL, "max_epochs": 2}).fit(data)
+    user, log = 5, data.log
+    history: dict[int, dict[str, float]] = {}
+    for place in np.flatnonzero(log.user == user):
+        entry = history.setdefault(int(log.item[place]), {})
+        kind = log.kinds[log.kind[place]]
+        entry[kind] = entry.get(kind, 0.0) + 1.0
+    ids, scores = model.recommend_for(history, n=5)
+    histories = model.histories(data)
+    expected, of_table = model.recommend(user, histories[user : user + 1], N=5)
+    assert ids.tolist() == expected.tolist()
+    np.testing.assert_allclose(scores, of_table, rtol=1e-5)

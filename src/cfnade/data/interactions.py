@@ -67,6 +67,15 @@ def as_count_matrix(matrix: Any, *, signed: bool = False) -> CountMatrix:
     return counts
 
 
+def with_dislikes(counts: CountMatrix, dislikes: CountMatrix | None) -> csr_array:
+    """Counts with a -1 for each dislike that has no count, (n_users, n_items)."""
+    if dislikes is None:
+        return counts
+    disliked = as_count_matrix(dislikes - dislikes.multiply(counts.astype(bool)))
+    disliked.data[:] = 1.0
+    return csr_array(counts - disliked).sorted_indices()
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """Who interacted with what, and how often; a user may have an empty row."""

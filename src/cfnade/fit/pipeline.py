@@ -24,8 +24,8 @@ from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_
 from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
 from cfnade.data.events import EventLog, Weights
-from cfnade.data.interactions import CountMatrix, Interactions
-from cfnade.data.ratings import RelativeRating, confidence
+from cfnade.data.interactions import CountMatrix, Interactions, with_dislikes
+from cfnade.data.ratings import RelativeRating, confidence, likes_alone
 from cfnade.data.splitting import overlap, sample_users, without_overlap
 from cfnade.errors import DataError, MissingExtraError
 from cfnade.fit.plan import (
@@ -208,6 +208,13 @@ class TrainingPart:
         return self.ratings.transform(self.data.counts)
 
     @cached_property
+    def rated_with_dislikes(self) -> csr_array:
+        """The same, below 0 for dislikes, (n_users, n_items)."""
+        if self.data.dislikes is None:
+            return self.rated
+        return self.ratings.transform(with_dislikes(self.data.counts, self.data.dislikes))
+
+    @cached_property
     def readout_parts(self) -> ReadoutParts:
         """The direct path."""
         direct, regression = self.plan.direct, None
@@ -228,12 +235,15 @@ class TrainingPart:
         return self.data.log
 
     def histories(self, half_life: float) -> tuple[RelativeRating, CountMatrix]:
-        """Counts that decay with a half-life (0 for none), and their distributions."""
-        if half_life == 0 or not self.fits_ratings:
-            return self.ratings, self.data.counts
+        """Counts that decay with a half-life (0 for none), and their distributions.
+
+        Counts below 0 are dislikes, which do not decay.
+        """
         data = self.data
+        if half_life == 0 or not self.fits_ratings:
+            return self.ratings, with_dislikes(data.counts, data.dislikes)
         counts = recent_counts(self._log, data.counts.shape, half_life, data.event_weights)
-        return RelativeRating().fit(counts), counts
+        return RelativeRating().fit(counts), with_dislikes(counts, data.dislikes)
 
     def trend(self, readout: Readout) -> NDArray[np.float32] | None:
         """What recency adds to the scores of all users, (n_items,); None for nothing."""
@@ -545,7 +555,7 @@ class _Fitting:
             return train(
                 plan.model,
                 plan.training,
-                part.rated,
+                part.rated_with_dislikes,
                 start=start,
                 validate=None if judge is None else judge.look,
                 on_epoch=self.callbacks.on_epoch,
@@ -581,7 +591,7 @@ def find_repeats(
         return ()
     users = np.flatnonzero(np.diff(held_out.indptr))
     _, histories = part.histories(readout.history_half_life or 0.0)
-    candidates = histories[users]
+    candidates = likes_alone(histories[users])
     if data.target_event is not None:
         candidates = without_overlap(data.target_counts[users], candidates)
     weights = fit_repeats(candidates, repeated[users], part.repeat_features)
@@ -616,9 +626,8 @@ def calibrate(
     more_missing: bool = False,
 ) -> Calibrator:
     """Fit what turns a network's scores into probabilities; see `fit_calibrator`."""
-    likes = confidence(
-        scorer.relative_rating.transform(histories).data, scorer.network.config.alpha
-    )
+    rated = scorer.relative_rating.transform(likes_alone(histories))
+    likes = confidence(rated.data, scorer.network.config.alpha)
     mean = float(likes.mean()) if likes.size else 1.0
     return fit_calibrator(
         scorer,
