@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
+from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
@@ -24,9 +25,11 @@ from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
+from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, confidence
 from cfnade.data.splitting import overlap, sample_users, without_overlap
 from cfnade.errors import DataError, MissingExtraError
+from cfnade.fit.cold_start import add_features, find_strengths
 from cfnade.fit.plan import ALL_EVENTS, FEWEST_REPEATS, FitPlan, calibration_users
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate
@@ -118,6 +121,9 @@ class Fitted:
     n_looks: int
     """How often an epoch or a readout was judged on validation."""
 
+    strengths: FeatureStrengths | None
+    """How strongly features of items count; None without features."""
+
     epochs: list[Epoch] = field(repr=False)
     """All epochs of the training that was validated."""
 
@@ -126,6 +132,7 @@ def fit_network(
     known: Interactions | CountMatrix,
     settings: FitSettings,
     *,
+    features: ItemFeatures | None = None,
     validation: CountMatrix | None = None,
     relative_rating: RelativeRating | None = None,
     callbacks: Callbacks | None = None,
@@ -137,6 +144,7 @@ def fit_network(
     Args:
         known: Interactions to learn from, or their counts alone, (n_users, n_items).
         settings: All settings.
+        features: What is known about the items, and about further ones that nobody has touched.
         validation: Held-out counts to choose on, disjoint from `known`, never trained on;
             None holds out a part of `known`.
         relative_rating: Fitted count distributions; None fits them on the training part.
@@ -172,11 +180,13 @@ def fit_network(
         logger.info("%s", line)
     if settings.recipe.readout.direct and plan.direct is None:
         logger.warning("no direct item-item path: too many items, or not enough memory")
+    if features is not None:
+        plan.check_features(features, settings.memory_limit)
     callbacks = callbacks or Callbacks()
-    callbacks.plan(plan.stages, plan.training.max_epochs)
+    callbacks.plan(plan.stages_with(features), plan.training.max_epochs)
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
     with open_checkpoints(checkpoint, resume=resume) as checkpoints:
-        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
+        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints, features)
         with limited_threads(settings.n_threads):
             return fitting.fit(known, validation)
 
@@ -360,6 +370,7 @@ class _Fitting:
     relative_rating: RelativeRating | None
     callbacks: Callbacks
     checkpoints: Checkpoints
+    features: ItemFeatures | None = None
 
     def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
         """Train, and find the readout on held-out pairs; then add those pairs.
@@ -379,20 +390,35 @@ class _Fitting:
             judge = Judge(part, new, self.settings.choose_by)
         plan, trained = self._train(part, judge)
         readout, mpr, calibrator, n_looks = plan.readout.or_usual(), None, None, 0
+        strengths = None if self.features is None else FeatureStrengths()
         if judge is not None and held_out is not None and new is not None:
             self.callbacks.begin("readout")
             readout, mpr = judge.find_readout(trained.network)
-            _, histories = part.histories(readout.history_half_life or 0.0)
-            if plan.readout.repeats is None:
-                readout = replace(
-                    readout, repeats=find_repeats(part, trained.network, readout, held_out)
+            half_life = readout.history_half_life or 0.0
+            _, histories = part.histories(half_life)
+            scorer = part.scorer(trained.network, readout)
+            if self.features is not None:
+                self.callbacks.begin("features")
+                strengths = find_strengths(
+                    scorer,
+                    self.features.first(known.n_items),
+                    histories,
+                    new,
+                    seed=self.settings.seed,
+                    n_threads=self.settings.n_threads,
                 )
+                scorer = self._with_features(scorer, strengths, histories, known.n_items)
+                mpr = judge.metrics(judge.logits(scorer.network, half_life), ("mpr",))["mpr"]
+            repeats = plan.readout.repeats
+            if repeats is None and (repeats := find_repeats(part, scorer, readout, held_out)):
+                readout = replace(readout, repeats=repeats)
+                scorer = part.scorer(trained.network, readout)
+                scorer = self._with_features(scorer, strengths, histories, known.n_items)
             n_looks = judge.n_looks
             self.callbacks.begin("calibration")
             users = np.flatnonzero(np.diff(new.indptr))
             if plan.refits:
                 users = np.union1d(users, self._without_later_items(known, train, users.size))
-            scorer = part.scorer(trained.network, readout)
             calibrator = _calibrate(
                 scorer, histories[users], new[users], more_missing=not plan.refits
             )
@@ -402,9 +428,18 @@ class _Fitting:
                 trained = self._train_once(ALL_EVENTS, plan, part, None)
         if judge is None or train is not known:
             self.callbacks.begin("direct path of all pairs")
+        _, histories = part.histories(readout.history_half_life or 0.0)
         scorer = part.scorer(trained.network, readout)
         return Fitted(
-            scorer, plan, trained.best_epoch, mpr, readout, calibrator, n_looks, trained.epochs
+            scorer=self._with_features(scorer, strengths, histories),
+            plan=plan,
+            best_epoch=trained.best_epoch,
+            validation_mpr=mpr,
+            readout=readout,
+            calibrator=calibrator,
+            n_looks=n_looks,
+            strengths=strengths,
+            epochs=trained.epochs,
         )
 
     def _without_later_items(
@@ -422,6 +457,20 @@ class _Fitting:
         given = self.relative_rating
         ratings = given or RelativeRating().fit(data.counts)
         return TrainingPart(data, ratings, self.plan, self.settings.n_threads, given is None)
+
+    def _with_features(
+        self,
+        scorer: NetworkScorer,
+        strengths: FeatureStrengths | None,
+        histories: CountMatrix,
+        n_items: int | None = None,
+    ) -> NetworkScorer:
+        """The scorer with what is known about items; of the first ones, or of all."""
+        if self.features is None or strengths is None:
+            return scorer
+        known = self.features if n_items is None else self.features.first(n_items)
+        n_threads = self.settings.n_threads
+        return add_features(scorer, known, strengths, histories=histories, n_threads=n_threads)
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for training settings; returns the plan that was carried out."""
@@ -494,14 +543,14 @@ class _Fitting:
 
 
 def find_repeats(
-    part: TrainingPart, network: NumpyNetwork, readout: Readout, held_out: CountMatrix
+    part: TrainingPart, scorer: NetworkScorer, readout: Readout, held_out: CountMatrix
 ) -> tuple[float, ...]:
     """Weights of the model of repeats, on the scale of the network's scores of new items.
 
     Args:
         part: Data to train on.
-        network: Trained on them.
-        readout: What is added to it.
+        scorer: The network with its readout, but without repeats.
+        readout: What was added to the network.
         held_out: Later pairs, new ones and repeats, (n_users, n_items).
 
     Returns:
@@ -515,7 +564,7 @@ def find_repeats(
     weights = fit_repeats(histories[users], repeated[users], part.repeat_features)
     # On the scale of the logits of new items: both have the same log-odds of being held out.
     some = users[: part.plan.repeat_users]
-    scores = part.scorer(network, replace(readout, repeats=())).scores(histories[some])
+    scores = scorer.scores(histories[some])
     is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
     own, later = part.data.counts[some], held_out[some]
     is_new[np.repeat(np.arange(some.size), np.diff(own.indptr)), own.indices] = False

@@ -193,10 +193,22 @@ class LoadedModel:
 
     def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""
-        excluded, unknown = self.columns(request.exclude)
-        chosen, more = self.columns(request.only or [])
-        only = None if request.only is None else np.array(chosen, dtype=np.int64)
-        return only, np.array(excluded, dtype=np.int64), unknown + more
+        excluded, unknown = self._chosen(request.exclude)
+        if request.only is None:
+            return None, excluded, unknown
+        chosen, more = self._chosen(request.only)
+        return chosen, excluded, unknown + more
+
+    def _chosen(self, items: list[str | int] | dict[str, Any]) -> tuple[Columns, list[str]]:
+        """Columns of items by id or by category, and the unknown ids."""
+        if isinstance(items, dict):
+            try:
+                return self.model.catalogue_.with_features(items), []
+            except DataError as error:
+                fix = "see the categories of the items that the model was fitted with"
+                raise RequestError(404, "unknown_category", str(error)[:300], fix) from None
+        known, unknown = self.columns(items)
+        return np.array(known, dtype=np.int64), unknown
 
     def _by_column(
         self, values: dict[str, float]

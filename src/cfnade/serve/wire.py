@@ -82,6 +82,11 @@ MAX_CATEGORIES = 100
 """Columns of categories in one request, and values of each."""
 
 
+Text = Annotated[str, Field(max_length=1_000)]
+Values = Text | Annotated[list[Text], Field(max_length=MAX_CATEGORIES, fail_fast=True)]
+"""A value of a category, or several."""
+
+
 class StrictRequest(BaseModel):
     """Base of all requests: unknown fields and wrong types are errors."""
 
@@ -143,9 +148,14 @@ class FilteredRequest(StrictRequest):
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
         default=10, description="Maximum number of items in the answer."
     )
-    exclude: list[ItemId] = Field(default_factory=list, description="Items to leave out.")
-    only: list[ItemId] | None = Field(
-        default=None, description="Items to choose from; null for all."
+    exclude: list[ItemId] | dict[str, Values] = Field(
+        default_factory=list,
+        description="Items to leave out: ids, or values by column of the items table.",
+    )
+    only: list[ItemId] | dict[str, Values] | None = Field(
+        default=None,
+        description="Items to choose from: ids, or values by column of the items table, such as "
+        '{"category": "film"}; an item must have one of the values in each column. Null for all.',
     )
 
 
@@ -237,6 +247,11 @@ class ItemEffect(Item):
     liked: bool = Field(description="False for a disliked entry.")
     score: float = Field(description="Change of the score.")
     probability: float | None = Field(description="Change of the probability; null if none.")
+    shared: dict[str, list[str]] | None = Field(
+        default=None,
+        description="What it has in common with the item: values by column of the items table, "
+        "if the model has one.",
+    )
 
 
 class Recommendation(Item):
