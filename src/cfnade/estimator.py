@@ -300,12 +300,9 @@ class ImplicitCFNADE:
         n_new, features = len(described) - len(catalogue), described.features
         if features is not None:
             n_without = int((np.diff(features.matrix.indptr) == 0).sum())
-            logger.info(
-                "features of %s, %s of them only in the items table; %s without any",
-                n_of(len(described), "item"),
-                f"{n_new:,}",
-                n_of(n_without, "item"),
-            )
+            logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
+            if n_without:
+                logger.warning("nothing is known about %s", n_of(n_without, "item"))
         return described
 
     def add_items(self, items: Any) -> ImplicitCFNADE:

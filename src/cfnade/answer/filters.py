@@ -61,12 +61,13 @@ def item_sets(
     These are ids for all users; a list with one list, set or array of ids for each user (an id is
     none of these); a mask, booleans or a sparse matrix, (n_items,) for all users or
     (n_users, n_items) for each; or a mapping from columns of the items table to a value or several,
-    such as `{"category": "film"}`. Messages call the filter `name`.
+    such as `{"category": "film"}`. A mapping whose keys are all item ids, as a history, stands for
+    these. Messages call the filter `name`.
 
     Raises:
         DataError: If the shape is wrong, or an id, a column or a value is unknown.
     """
-    if isinstance(items, Mapping):
+    if isinstance(items, Mapping) and not items.keys() <= catalogue.column_of.keys():
         return ItemSets(catalogue.with_features(items))
     if issparse(items) or (isinstance(items, np.ndarray) and items.dtype == np.bool_):
         return _from_mask(items, len(catalogue), n_users, name)

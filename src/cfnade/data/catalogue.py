@@ -24,7 +24,7 @@ from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import DataError
 
 if TYPE_CHECKING:
-    from cfnade.data.ingest.items_table import ItemTable
+    from cfnade.data.ingest.items_table import DescribedItems
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class Catalogue:
             catalogue = Catalogue(ids, self._grown_names(data, column_of, ids), features)
         return catalogue, _in_columns(data.counts, column_of, len(catalogue))
 
-    def described(self, table: ItemTable) -> Catalogue:
+    def described(self, table: DescribedItems) -> Catalogue:
         """Add what a table says about items, and the items that only the table has.
 
         Rows of the table replace what was known about their items. A known item keeps its column
@@ -208,7 +208,7 @@ class Catalogue:
         return Catalogue(ids, self._described_names(table, places, ids), features)
 
     def _described_names(
-        self, table: ItemTable, places: NDArray[np.intp], ids: NDArray[Any]
+        self, table: DescribedItems, places: NDArray[np.intp], ids: NDArray[Any]
     ) -> NDArray[Any] | None:
         """Own names, those of the table for items without one, else ids."""
         if self.names is None and not table.names:

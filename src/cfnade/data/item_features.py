@@ -173,8 +173,7 @@ class ItemFeatures:
         places = self._places(column)
         feature = places.get(value)
         if feature is None:
-            folded = {text.casefold(): place for text, place in places.items()}
-            feature = folded.get(str(value).casefold())
+            feature = self._folded_feature_of[column].get(str(value).casefold())
         if feature is None:
             raise DataError(f"no item has {column}={value}; {_suggestions(str(value), places)}")
         start, end = self._by_feature.indptr[feature : feature + 2]
@@ -241,6 +240,14 @@ class ItemFeatures:
         for place, (column, value) in enumerate(zip(*self.named, strict=True)):
             found[self.columns[column]][value] = place
         return found
+
+    @cached_property
+    def _folded_feature_of(self) -> dict[str, dict[str, int]]:
+        """Place of each value, by column and text without case."""
+        return {
+            column: {text.casefold(): place for text, place in places.items()}
+            for column, places in self._feature_of.items()
+        }
 
     def _places(self, column: str) -> dict[str, int]:
         """Place of each value of a column; raises `DataError` for an unknown column."""

@@ -163,7 +163,7 @@ def extend(
                 strengths or FeatureStrengths(),
                 histories=read,
                 n_watchers=np.maximum(ratings.n_watchers, now),
-                is_changed=is_new if keeps_known else None,
+                is_changed=is_new,
                 gets_neighbours=~is_kept,
                 n_threads=settings.n_threads,
             )

@@ -81,10 +81,8 @@ AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 MAX_CATEGORIES = 100
 """Columns of categories in one request, and values of each."""
 
-
-Text = Annotated[str, Field(max_length=1_000)]
-Values = Text | Annotated[list[Text], Field(max_length=MAX_CATEGORIES, fail_fast=True)]
-"""A value of a category, or several."""
+Values = Category | Annotated[list[Category], Field(max_length=MAX_CATEGORIES, fail_fast=True)]
+"""A value of a column of the items table, or several."""
 
 
 class StrictRequest(BaseModel):
@@ -148,15 +146,20 @@ class FilteredRequest(StrictRequest):
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
         default=10, description="Maximum number of items in the answer."
     )
-    exclude: list[ItemId] | dict[str, Values] = Field(
+    exclude: list[ItemId] | dict[Category, Values] = Field(
         default_factory=list,
         description="Items to leave out: ids, or values by column of the items table.",
     )
-    only: list[ItemId] | dict[str, Values] | None = Field(
+    only: list[ItemId] | dict[Category, Values] | None = Field(
         default=None,
         description="Items to choose from: ids, or values by column of the items table, such as "
         '{"category": "film"}; an item must have one of the values in each column. Null for all.',
     )
+
+    @property
+    def names_categories(self) -> bool:
+        """Whether a filter is by category."""
+        return isinstance(self.exclude, dict) or isinstance(self.only, dict)
 
 
 class DialsRequest(StrictRequest):

@@ -40,7 +40,7 @@ from cfnade.storage.encoding import (
 from cfnade.storage.feature_arrays import ARRAYS as FEATURES
 from cfnade.storage.feature_arrays import pack_features, read_features
 
-FORMAT = 3
+FORMAT = 2
 MODEL = "model.json"
 WEIGHTS, RATINGS, ITEMS = FILES = ("weights.safetensors", "ratings.safetensors", "items.json")
 
@@ -360,7 +360,7 @@ def _items(file: mmap.mmap) -> dict[str, Any]:
 
 
 def _catalogue(items: dict[str, Any], of_features: Mapping[str, NDArray[Any]]) -> Catalogue:
-    """Ids, names and features; formats before 3 have no features."""
+    """Ids, names and features; early versions have no features."""
     ids, names = decode_ids(items), items.get("names")
     features = read_features(of_features, items.get("features"))
     if names is None:

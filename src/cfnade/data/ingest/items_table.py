@@ -31,7 +31,7 @@ WEIGHT_NAMES = (*COUNT_NAMES, "tf", "relevance", "score", "value")
 
 
 @dataclass(frozen=True, eq=False)
-class ItemTable:
+class DescribedItems:
     """What is known about items, and their names."""
 
     ids: NDArray[Any]
@@ -43,11 +43,11 @@ class ItemTable:
     names: Mapping[Hashable, str]
     """Readable names by id, where there are any."""
 
-    def with_names(self, names: Mapping[Hashable, str]) -> ItemTable:
+    def with_names(self, names: Mapping[Hashable, str]) -> DescribedItems:
         """The same with these names instead."""
         return replace(self, names=names)
 
-    def followed_by(self, more: ItemTable) -> ItemTable:
+    def followed_by(self, more: DescribedItems) -> DescribedItems:
         """Both tables in one; ids of different types are compared as text."""
         index = {item: place for place, item in enumerate(self.ids.tolist())}
         places = places_among(more.ids, self.ids, index)
@@ -62,12 +62,12 @@ class ItemTable:
             if item in more.names
         }
         features = ItemFeatures.joined(len(ids), parts)
-        return ItemTable(ids, features, {**theirs, **self.names})
+        return DescribedItems(ids, features, {**theirs, **self.names})
 
 
 def read_items(
     source: Any, *, item_col: str | None = None, known: ItemFeatures | None = None
-) -> ItemTable:
+) -> DescribedItems:
     """Read what is known about items: categories, genres, tags, text, and their names.
 
     A table is wide, with one row for each item and any number of columns; or long, with one row
@@ -87,7 +87,7 @@ def read_items(
     Raises:
         DataError: If nothing in the table can be used, or an item has several rows that differ.
     """
-    if isinstance(source, ItemTable):
+    if isinstance(source, DescribedItems):
         return source
     forms = {} if known is None else known.form_of
     sources = source if isinstance(source, list | tuple) else [source]
@@ -100,8 +100,8 @@ def read_items(
     return together
 
 
-def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> ItemTable:
-    if isinstance(source, ItemTable):
+def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> DescribedItems:
+    if isinstance(source, DescribedItems):
         return source
     with connect() as connection:
         rows = open_rows(connection, source)
@@ -176,7 +176,7 @@ class _Rows:
         pairs = set(zip(self.cells[value], self.cells[label], strict=True))
         return len(pairs) == len({text for text, _ in pairs})
 
-    def as_long(self) -> ItemTable:
+    def as_long(self) -> DescribedItems:
         found = self._weight_and_label
         assert found is not None
         weight_col, label = found
@@ -199,9 +199,9 @@ class _Rows:
             "items table: %s; %s: %s", n_of(len(self.ids), "item"), name, f"{n_values:,} values"
         )
         columns, forms = {name: entries}, {name: VALUES}
-        return ItemTable(self.ids, ItemFeatures.from_entries(len(self.ids), columns, forms), {})
+        return DescribedItems(self.ids, ItemFeatures.from_entries(len(self.ids), columns, forms), {})
 
-    def as_wide(self, forms: Mapping[str, str]) -> ItemTable:
+    def as_wide(self, forms: Mapping[str, str]) -> DescribedItems:
         if len(self.ids) < len(self.codes):
             raise self._doubled()
         codes = self.codes.tolist()
@@ -224,7 +224,7 @@ class _Rows:
         if unused:
             logger.warning("unused columns of the items table: %s", "; ".join(unused))
         features = ItemFeatures.from_entries(len(self.ids), used, found_forms)
-        return ItemTable(self.ids, features, names)
+        return DescribedItems(self.ids, features, names)
 
     def _doubled(self) -> DataError:
         """Some items have several rows that differ, in a table that is not long."""
