@@ -197,14 +197,14 @@ def test_unknown_items_of_dials_are_reported_and_change_no_place(loaded):
 def test_dials_that_the_model_cannot_follow_are_refused(with_genres, dials, status, code, message):
     request = RecommendRequest.model_validate_json(json.dumps({"dials": dials}))
     with pytest.raises(RequestError) as error:
-        with_genres.check_dials([RecommendRequest(), request])
+        with_genres.check([RecommendRequest(), request])
     assert (error.value.status, error.value.code) == (status, code)
     assert error.value.message.startswith(message) and error.value.fix
 
 
 def test_a_model_without_categories_refuses_them(loaded):
     with pytest.raises(RequestError) as error:
-        loaded.check_dials([RecommendRequest(dials=DialsRequest(at_most={"genre": 2}))])
+        loaded.check([RecommendRequest(dials=DialsRequest(at_most={"genre": 2}))])
     assert error.value.message.startswith("this model knows no categories of its items")
 
 

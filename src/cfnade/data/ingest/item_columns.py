@@ -83,7 +83,8 @@ def read_column(
     if not is_name(name) and (listed := _list_form(name, texts)):
         return _list(pairs, listed)
     n_words = sum(len(text.split()) for text in texts) / len(texts)
-    if not is_name(name) and n_words < _LONG and (found := _categories(pairs)):
+    fewest = 0.0 if _is_named_so(name) else _SHARED
+    if not is_name(name) and n_words < _LONG and (found := _categories(pairs, fewest)):
         return found
     if is_name(name) or n_words >= 2:
         return _words(pairs)
@@ -116,11 +117,11 @@ def words_of(text: str) -> list[str]:
     return found
 
 
-def _categories(pairs: list[tuple[int, str]]) -> FoundColumn | None:
+def _categories(pairs: list[tuple[int, str]], fewest: float = _SHARED) -> FoundColumn | None:
     """One value for each item, if enough items share theirs."""
     n_with = Counter(text for _, text in pairs)
     n_sharing = sum(n for n in n_with.values() if n > 1)
-    return _values(pairs, VALUES) if n_sharing >= _SHARED * len(pairs) else None
+    return _values(pairs, VALUES) if n_sharing >= fewest * len(pairs) else None
 
 
 def _values(pairs: Iterable[tuple[int, str]], form: str) -> FoundColumn:
@@ -163,7 +164,7 @@ def _list_form(name: str, texts: list[str]) -> str | None:
     """The form of a column of lists; None if a cell is one value, or text."""
     if sum(text[0] + text[-1] in ("[]", "{}", "()") for text in texts) > 0.9 * len(texts):
         return f"{LIST}{BRACKET}"
-    is_named_so = find_column([name], None, "list", _LISTS) is not None
+    is_named_so = _is_named_so(name)
     n_cells = len(set(texts))
     for separator in SEPARATORS:
         if sum(separator in text for text in texts) < 0.05 * len(texts):
@@ -172,14 +173,19 @@ def _list_form(name: str, texts: list[str]) -> str | None:
         parts = Counter(part for text in texts for part in split(text))
         n_sharing = sum(n for n in parts.values() if n > 1)
         is_short = sum(len(part.split()) * n for part, n in parts.items()) <= 4 * parts.total()
-        recombine = separator == "\x1f" or is_named_so or len(parts) < 0.8 * n_cells
-        if is_short and recombine and n_sharing >= 0.5 * parts.total():
+        recombine = separator == "\x1f" or len(parts) < 0.8 * n_cells
+        if is_short and (is_named_so or (recombine and n_sharing >= 0.5 * parts.total())):
             return f"{LIST}{separator}"
     parts = Counter(part for text in texts for part in text.split())
     is_list = len(parts) < (0.8 if is_named_so else 0.25) * n_cells
     if is_list and parts.total() <= _LONG * len(texts) and parts.total() > len(texts):
         return f"{LIST} "
     return None
+
+
+def _is_named_so(column: str) -> bool:
+    """Whether a column holds categories, by its name."""
+    return find_column([column], None, "list", _LISTS) is not None
 
 
 def _splitter(separator: str) -> Callable[[str], list[str]]:

@@ -199,7 +199,9 @@ class _Rows:
             "items table: %s; %s: %s", n_of(len(self.ids), "item"), name, f"{n_values:,} values"
         )
         columns, forms = {name: entries}, {name: VALUES}
-        return DescribedItems(self.ids, ItemFeatures.from_entries(len(self.ids), columns, forms), {})
+        return DescribedItems(
+            self.ids, ItemFeatures.from_entries(len(self.ids), columns, forms), {}
+        )
 
     def as_wide(self, forms: Mapping[str, str]) -> DescribedItems:
         if len(self.ids) < len(self.codes):
