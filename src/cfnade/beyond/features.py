@@ -4,8 +4,8 @@ A ridge regression predicts an item's row of V and its level, the score for a me
 features; the items most like it (`beyond/content.py`) correct the prediction. Levels are hard to
 predict, so they are shrunk to their mean. An item without watchers gets this row, and the mean of W
 and A of the items most like it. One with n watchers gets a mean of its own row and the predicted
-one, weighted n to `half`. In the direct path every item also gets the items most like it as
-neighbours.
+one, weighted n to `half`. In the direct path an item also gets the items most like it as
+neighbours, in the same measure.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FeatureStrengths:
     """Share of the predicted differences in level that counts, at most 1."""
 
     half: float = 8.0
-    """Watchers with which an item's own weights count as much as the predicted ones."""
+    """Watchers with which an item's own weights count as much as its features."""
 
     like_gain: float = 1.0
     """Strength of an item's likeness to those of the history, in the direct path."""
@@ -65,6 +65,8 @@ class FeatureStrengths:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> FeatureStrengths:
         """From JSON."""
+        if not isinstance(saved, Mapping) or not isinstance(saved.get("columns", {}), Mapping):
+            raise ConfigError("the strengths of features must be an object, and so must columns")
         unknown = set(saved) - {each.name for each in fields(cls)}
         if unknown:
             raise ConfigError(f"{sorted(unknown)[0]!r:.40} is not a strength of features")
@@ -145,11 +147,15 @@ class FeatureModel:
 
         An item without features keeps its own row, unless it has no watchers.
         """
+        share = self.share(half)[:, None]
+        return np.asarray((1 - share) * own[self._asked] + share * predicted)
+
+    def share(self, half: float) -> NDArray[np.float32]:
+        """How much the features of each item count: 1 if it has no watchers, (n_asked,)."""
         n = self._n_watchers[self._asked]
         has_features = np.diff(self._rows.indptr)[self._asked] > 0
         share = np.where(has_features, half / np.maximum(n + half, 1e-12), 0.0)
-        share = np.where(n == 0, 1.0, share).astype(np.float32)[:, None]
-        return np.asarray((1 - share) * own[self._asked] + share * predicted)
+        return np.where(n == 0, 1.0, share).astype(np.float32)
 
     def direct_scores(
         self, network: NumpyNetwork, ratings: csr_array
@@ -205,13 +211,13 @@ class FeatureModel:
         if config.n_neighbours:
             everybody = np.ones(len(own), dtype=np.bool_)
             gets = everybody if gets_neighbours is None else gets_neighbours
-            neighbours, weight = self._neighbours(network, strengths.like_gain, gets)
+            neighbours, weight = self._neighbours(network, strengths, gets)
             weights |= {"neighbours": neighbours, "neighbour_weight": weight}
             config = replace(config, n_neighbours=neighbours.shape[1])
         return NumpyNetwork(config, weights)
 
     def _neighbours(
-        self, network: NumpyNetwork, like_gain: float, gets: NDArray[np.bool_]
+        self, network: NumpyNetwork, strengths: FeatureStrengths, gets: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Neighbours in the direct path and their weights, (n_items, n_neighbours) each."""
         assert network.direct_weight is not None
@@ -219,14 +225,16 @@ class FeatureModel:
         n_kept = max(network.config.n_neighbours, N_LIKE)
         own = network.direct_weight.T.tocsr()  # row: the item predicted
         has_few = gets & (self._n_watchers < LEAST_WATCHERS)
+        gain = np.float32(strengths.like_gain) * self.share(strengths.half) * gets
         neighbours = np.repeat(np.arange(n_items)[:, None], n_kept, axis=1)
         weight = np.zeros((n_items, n_kept), dtype=np.float32)
         for start in range(0, n_items, _ROWS):
             part = slice(start, start + _ROWS)
-            gains = diags_array(np.float32(like_gain) * gets[part])
+            gains = diags_array(gain[part])
             borrows = diags_array(has_few[part].astype(np.float32))
+            keeps = diags_array((~has_few[part]).astype(np.float32))
             borrowed = (borrows @ self.like_mean[part]) @ own
-            rows = csr_array(own[part] + gains @ self.like[part] + borrowed)
+            rows = csr_array(keeps @ own[part] + gains @ self.like[part] + borrowed)
             _keep_largest(rows, neighbours[part], weight[part], first=start)
         return neighbours, weight
 

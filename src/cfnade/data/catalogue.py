@@ -185,11 +185,12 @@ class Catalogue:
         and name.
 
         Raises:
-            DataError: If no item of the table is known, or ids cannot take the known type.
+            DataError: If nothing is known about any item of the data, or ids cannot take the known
+                type.
         """
         places = places_among(table.ids, self.ids, self.column_of)
         is_new = places < 0
-        if is_new.all():
+        if is_new.all() and self.features is None:  # there is nothing to learn from
             raise DataError(
                 "the items table has none of the items: its ids look like "
                 f"{table.ids[:1].tolist()[0]!r}, those of the data like "

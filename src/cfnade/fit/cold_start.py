@@ -102,15 +102,10 @@ def add_cold_items(
 
     Arguments as for `add_features`.
     """
-    n_known, network = scorer.network.config.n_items, scorer.network
     is_cold = np.ones(features.n_items, dtype=np.bool_)
-    is_cold[:n_known] = scorer.relative_rating.n_watchers == 0
-    if network.config.n_neighbours:  # those of cold items were made of features
-        kept = np.where(is_cold[:n_known, None], 0.0, network.weights["neighbour_weight"])
-        weights = {**network.weights, "neighbour_weight": kept.astype(np.float32)}
-        network = NumpyNetwork(network.config, weights)
+    is_cold[: scorer.network.config.n_items] = scorer.relative_rating.n_watchers == 0
     return add_features(
-        NetworkScorer(network, scorer.relative_rating),
+        scorer,
         features,
         strengths,
         is_changed=is_cold,
@@ -256,7 +251,7 @@ class _ColdJudge:
             shrunk = model.shrunk(predicted, values["level"])
             rows = model.blend(self._own, shrunk, values["half"])
             scores = self._hidden @ rows[:, :-1].T + rows[:, -1] + own
-            scores += np.float32(values["like_gain"]) * like
+            scores += np.float32(values["like_gain"]) * model.share(values["half"]) * like
             mixed = _cost(scores, self._kept, self._held_out)
             return Trial(values, mixed * self._cost_of_back(scores[:, self._back]))
 
