@@ -44,9 +44,8 @@ def ratings_without_cold(rng) -> csr_array:
     return csr_array(np.minimum(dense, 4) / 4)
 
 
-def test_predictions_are_a_ridge_regression_and_half_the_error_of_items_alike(rng):
+def test_predictions_are_a_ridge_regression_on_items_with_watchers(rng):
     features = tags(rng)
-    model = FeatureModel(features, N_WATCHERS)
     targets = rng.normal(size=(N_ITEMS, 3)).astype(np.float32)
     X = weighted_rows(features, {}).toarray().astype(float)
     weight = np.log1p(N_WATCHERS)
@@ -54,13 +53,21 @@ def test_predictions_are_a_ridge_regression_and_half_the_error_of_items_alike(rn
     mean = (weight[:, None] * targets).sum(axis=0) / weight.sum()
     D = np.diag(weight)
     M = np.linalg.solve(X.T @ D @ X + 2.0 * np.eye(X.shape[1]), X.T @ D @ (targets - mean))
-    fitted = X @ M + mean
+    found = FeatureModel(features, N_WATCHERS).predicted(targets, 2.0)
+    np.testing.assert_allclose(found, X @ M + mean, atol=0.02)
+    some = FeatureModel(features, N_WATCHERS, asked=np.array([0, 7])).predicted(targets, 2.0)
+    np.testing.assert_allclose(some, found[[0, 7]], atol=1e-6)
+
+
+def test_the_mean_of_items_alike_weighs_them_by_the_cube_of_the_cosine(rng):
+    features = tags(rng)
+    X = weighted_rows(features, {}).toarray().astype(float)
+    weight = np.log1p(N_WATCHERS) / np.log1p(N_WATCHERS).mean()
     cosine = np.where((N_WATCHERS > 0) & ~np.eye(N_ITEMS, dtype=bool), X @ X.T, 0.0)
     share = weight * cosine**3
     share /= 1 + share.sum(axis=1, keepdims=True)
-    expected = fitted + 0.5 * share @ (targets - fitted)
-    np.testing.assert_allclose(model.predicted(targets, 2.0), expected, atol=0.02)
-    np.testing.assert_allclose(model.averaged(targets), mean + share @ (targets - mean), atol=1e-5)
+    found = FeatureModel(features, N_WATCHERS).like_mean.toarray()
+    np.testing.assert_allclose(found, share, atol=1e-5)
 
 
 def test_an_item_without_watchers_has_the_predicted_row_and_one_with_many_its_own(rng):
@@ -98,16 +105,27 @@ def test_more_items_change_no_score_of_known_ones(rng, input_scale):
 
 
 @pytest.mark.parametrize("input_scale", ["history", "alpha", "none"])
-def test_histories_of_watched_items_have_the_same_hidden_layer(rng, input_scale):
+def test_items_without_watchers_do_not_change_the_hidden_layer(rng, input_scale):
     network = network_with_mean(rng, input_scale=input_scale, alpha=3.0)
     ratings = ratings_without_cold(rng)
-    added = FeatureModel(tags(rng), N_WATCHERS).add(network, FeatureStrengths())
-    np.testing.assert_allclose(added.hidden(ratings), network.hidden(ratings), atol=1e-4)
+    found = FeatureModel(tags(rng), N_WATCHERS).with_inputs(network, FeatureStrengths(half=0.0))
+    np.testing.assert_allclose(found.hidden(ratings), network.hidden(ratings), atol=1e-4)
+    is_cold = N_WATCHERS == 0
+    for name in ("like_weight", "dislike_weight"):
+        is_same = (found.weights[name] == network.weights[name]).all(axis=1)
+        assert (is_same == ~is_cold).all()
+
+
+def test_like_weights_are_blended_by_the_number_of_watchers(rng):
+    network, model = network_with_mean(rng), FeatureModel(tags(rng), N_WATCHERS)
+    W = network.weights["like_weight"]
+    found = model.with_inputs(network, FeatureStrengths(l2=2.0, half=8.0)).weights["like_weight"]
+    np.testing.assert_allclose(found, model.blend(W, model.predicted(W, 2.0), 8.0), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_neighbours", [0, 3])
 def test_scores_are_those_of_the_parts(rng, n_neighbours):
-    """What `add` builds scores as the sums that strengths are judged by."""
+    """A network with features scores as the sums that strengths are judged by."""
     network, features = network_with_mean(rng, n_neighbours=n_neighbours), tags(rng)
     strengths = FeatureStrengths(l2=2.0, level=0.75, half=8.0, like_gain=0.5)
     model, ratings = FeatureModel(features, N_WATCHERS), ratings_without_cold(rng)
@@ -118,7 +136,7 @@ def test_scores_are_those_of_the_parts(rng, n_neighbours):
     if n_neighbours:
         first, like = model.direct_scores(network, ratings)
         expected = expected + first + np.float32(0.5) * model.share(8.0) * like
-    found = model.add(network, strengths).logits(ratings)
+    found = model.with_outputs(network, strengths).logits(ratings)
     not_own = ~(likes_of(ratings).toarray() > 0)  # an item is no neighbour of its own
     np.testing.assert_allclose(found[not_own], expected[not_own], atol=2e-4)
 
@@ -141,7 +159,8 @@ def test_items_that_may_not_change_keep_their_weights(rng):
     network = network_with_mean(rng)
     only = N_WATCHERS == 0
     model = FeatureModel(tags(rng), N_WATCHERS)
-    added = model.add(network, FeatureStrengths(), is_changed=only, gets_neighbours=only)
+    added = model.with_inputs(network, FeatureStrengths(), is_changed=only)
+    added = model.with_outputs(added, FeatureStrengths(), is_changed=only, gets_neighbours=only)
     ratings = ratings_without_cold(rng)
     kept = np.flatnonzero(~only)
     np.testing.assert_allclose(

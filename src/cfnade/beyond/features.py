@@ -1,11 +1,10 @@
 """What features say about an item: weights for items that nobody has touched, or few people.
 
-A ridge regression predicts an item's row of V and its level, the score for a mean user, from its
-features; the items most like it (`beyond/content.py`) correct the prediction. Levels are hard to
-predict, so they are shrunk to their mean. An item without watchers gets this row, and the mean of W
-and A of the items most like it. One with n watchers gets a mean of its own row and the predicted
-one, weighted n to `half`. In the direct path an item also gets the items most like it as
-neighbours, in the same measure.
+A ridge regression predicts an item's rows of W and V and its level, the score for a mean user, from
+its features. Levels are hard to predict, so they are shrunk to their mean. An item without watchers
+gets these weights. One with n watchers gets a mean of its own weights and the predicted ones,
+weighted n to `half`. In the direct path an item also gets the items most like it
+(`beyond/content.py`) as neighbours, in the same measure.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from cfnade.threads import available_threads
 N_LIKE = 100
 """Items most like an item that become its neighbours in the direct path."""
 
-_CORRECTION = np.float32(0.5)  # share of their mean error
 _ROWS = 4096  # items whose neighbours are put together at once
-_AVERAGED = {"like_weight", "dislike_weight", "trend", "repeat_bias"}  # weights, not predicted
-_BY_ITEM = _AVERAGED | {"output_weight", "output_bias", "neighbours", "neighbour_weight"}
+_OF_COLD = {"dislike_weight", "trend", "repeat_bias"}  # predicted for items without watchers only
+_OF_ALL = {"like_weight", "output_weight", "output_bias"}
+_BY_ITEM = _OF_ALL | _OF_COLD | {"neighbours", "neighbour_weight"}
 
 
 @dataclass(frozen=True)
@@ -120,25 +119,15 @@ class FeatureModel:
 
     def predicted(self, targets: NDArray[np.float32], l2: float) -> NDArray[np.float32]:
         """What the features say about targets of all items, (n_asked, n_targets)."""
-        mean = self._mean(targets)
+        mean = np.average(targets, axis=0, weights=self._weight).astype(np.float32)
         coefficients = ridge(self._rows, targets - mean, self._weight, l2, self._n_threads)
-        fitted = self._rows @ coefficients + mean
-        errors = self.like_mean @ (targets - fitted)
-        return np.asarray(fitted[self._asked] + _CORRECTION * errors)
+        return np.asarray(self._rows[self._asked] @ coefficients + mean)
 
     @staticmethod
     def shrunk(rows: NDArray[np.float32], level: float) -> NDArray[np.float32]:
         """Predicted rows with their last column, the level, shrunk to its mean."""
         mean = rows[:, -1].mean()
         return np.column_stack([rows[:, :-1], mean + np.float32(level) * (rows[:, -1] - mean)])
-
-    def averaged(self, targets: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The mean of targets over the items most like each item, (n_asked, n_targets)."""
-        mean = self._mean(targets)
-        return np.asarray(mean + self.like_mean @ (targets - mean))
-
-    def _mean(self, targets: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.average(targets, axis=0, weights=self._weight).astype(np.float32)
 
     def blend(
         self, own: NDArray[np.float32], predicted: NDArray[np.float32], half: float
@@ -171,42 +160,57 @@ class FeatureModel:
         first[:, has_few] = (self.like_mean[has_few] @ own.T).T
         return first, np.asarray((likes_of(ratings) @ self.like.T).toarray())
 
-    def add(
+    def with_inputs(
+        self,
+        network: NumpyNetwork,
+        strengths: FeatureStrengths,
+        is_changed: NDArray[np.bool_] | None = None,
+    ) -> NumpyNetwork:
+        """The network with W, and A of items without watchers, by what features say.
+
+        Args:
+            network: With a row for each item; see `with_more_items`.
+            strengths: How strongly features count.
+            is_changed: Items whose own weights may change, (n_items,); None for all.
+        """
+        weights = dict(network.weights)
+        W = weights["like_weight"]
+        weights["like_weight"] = self._changed(
+            W, self.blend(W, self.predicted(W, strengths.l2), strengths.half), is_changed
+        )
+        is_cold = self._n_watchers == 0
+        if is_cold.any():
+            for name in _OF_COLD.intersection(weights):
+                rows = weights[name].reshape(len(W), -1)
+                predicted = self._changed(rows, self.predicted(rows, strengths.l2), is_cold)
+                weights[name] = predicted.reshape(weights[name].shape)
+            # Nobody has an item without watchers: that must not change what enters the network.
+            all_disliked = dislike_scale(network.config) * weights["dislike_weight"].sum(axis=0)
+            weights["hidden_bias"] = (network.empty_input - all_disliked).astype(np.float32)
+        return NumpyNetwork(network.config, weights)
+
+    def with_outputs(
         self,
         network: NumpyNetwork,
         strengths: FeatureStrengths,
         is_changed: NDArray[np.bool_] | None = None,
         gets_neighbours: NDArray[np.bool_] | None = None,
     ) -> NumpyNetwork:
-        """The network with what the features say about all items.
+        """The network with V, d and the direct path by what features say.
 
         Args:
-            network: With a row for each item; see `with_more_items`.
-            strengths: How strongly they count.
+            network: As from `with_inputs`, with its `mean_hidden`.
+            strengths: How strongly features count.
             is_changed: Items whose own weights may change, (n_items,); None for all.
             gets_neighbours: Items that get neighbours by likeness, (n_items,); None for all.
-
-        Returns:
-            Histories of items with watchers have the same hidden layer as before.
         """
-        weights = dict(network.weights)
-        own = with_levels(weights["output_weight"], weights["output_bias"], network.mean_hidden)
+        weights, mean = dict(network.weights), network.mean_hidden
+        own = with_levels(weights["output_weight"], weights["output_bias"], mean)
         predicted = self.shrunk(self.predicted(own, strengths.l2), strengths.level)
-        both = self.blend(own, predicted, strengths.half)
-        if is_changed is not None:
-            both = np.where(is_changed[:, None], both, own)
+        both = self._changed(own, self.blend(own, predicted, strengths.half), is_changed)
         V, level = np.ascontiguousarray(both[:, :-1]), both[:, -1]
         weights["output_weight"] = V
-        weights["output_bias"] = (level - V @ network.mean_hidden).astype(np.float32)
-        is_cold = self._n_watchers == 0
-        if is_cold.any():
-            for name in _AVERAGED.intersection(weights):
-                rows = weights[name].reshape(len(own), -1)
-                averaged = np.where(is_cold[:, None], self.averaged(rows), rows)
-                weights[name] = averaged.reshape(weights[name].shape).astype(np.float32)
-            # Nobody has an item without watchers: that must not change what enters the network.
-            all_disliked = dislike_scale(network.config) * weights["dislike_weight"].sum(axis=0)
-            weights["hidden_bias"] = (network.empty_input - all_disliked).astype(np.float32)
+        weights["output_bias"] = (level - V @ mean).astype(np.float32)
         config = network.config
         if config.n_neighbours:
             everybody = np.ones(len(own), dtype=np.bool_)
@@ -215,6 +219,17 @@ class FeatureModel:
             weights |= {"neighbours": neighbours, "neighbour_weight": weight}
             config = replace(config, n_neighbours=neighbours.shape[1])
         return NumpyNetwork(config, weights)
+
+    @staticmethod
+    def _changed(
+        own: NDArray[np.float32],
+        others: NDArray[np.float32],
+        is_changed: NDArray[np.bool_] | None,
+    ) -> NDArray[np.float32]:
+        """Own rows, and others where they may change."""
+        if is_changed is None:
+            return others.astype(np.float32)
+        return np.where(is_changed[:, None], others, own).astype(np.float32)
 
     def _neighbours(
         self, network: NumpyNetwork, strengths: FeatureStrengths, gets: NDArray[np.bool_]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,16 +81,18 @@ def add_features(
     if ratings.n_items_ < n_items:
         nobody = as_count_matrix(csr_array((1, n_items), dtype=np.float64))
         ratings = ratings.followed_by(RelativeRating().fit(nobody))
-    network = scorer.network
-    if histories is not None:
-        n_users = feature_users(n_items)
-        some = histories[:: max(1, histories.shape[0] // n_users)]
-        mean = scorer.hidden(some).mean(axis=0, dtype=np.float64).astype(np.float32)
-        network = NumpyNetwork(network.config, {**network.weights, "mean_hidden": mean})
-    network = with_more_items(network, n_items)
     n_watchers = ratings.n_watchers if n_watchers is None else n_watchers
     model = FeatureModel(features, n_watchers, strengths.columns, n_threads=n_threads)
-    return NetworkScorer(model.add(network, strengths, is_changed, gets_neighbours), ratings)
+    network = with_more_items(scorer.network, n_items)
+    network = model.with_inputs(network, strengths, is_changed)
+    if histories is not None:
+        some = histories[:: max(1, histories.shape[0] // feature_users(n_items))]
+        some = csr_array((some.data, some.indices, some.indptr), (some.shape[0], n_items))
+        hidden = NetworkScorer(network, ratings).hidden(as_count_matrix(some))
+        mean = hidden.mean(axis=0, dtype=np.float64).astype(np.float32)
+        network = NumpyNetwork(network.config, {**network.weights, "mean_hidden": mean})
+    network = model.with_outputs(network, strengths, is_changed, gets_neighbours)
+    return NetworkScorer(network, ratings)
 
 
 def add_cold_items(
@@ -183,10 +186,6 @@ class _ColdJudge:
         self._kept = _without(own, is_back)
         self._of_back = as_count_matrix((own + self._held_out)[:, self._back])
         self._ratings = scorer.relative_rating.transform(self._kept)
-        hidden = scorer.network.hidden(self._ratings)
-        mean = hidden.mean(axis=0)
-        self._hidden = hidden - mean  # what the levels leave
-        self._own = with_levels(scorer.network.weights["output_weight"], scorer.network.bias, mean)
 
     def _choose_items(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """A part of the items with features and watchers, ascending."""
@@ -227,13 +226,16 @@ class _ColdJudge:
             asked=self._back,
             n_threads=self._n_threads,
         )
-        V, level = self._own[:, :-1], self._own[:, -1:]
+        V = self._network.weights["output_weight"]
+        hidden = self._network.hidden(self._ratings)
+        mean = hidden.mean(axis=0)
+        level = with_levels(V, self._network.bias, mean)[:, -1:]
         _, axes = np.linalg.eigh(V.T.astype(np.float64) @ V)  # ascending
         kept = axes[:, -_DIRECTIONS:].astype(np.float32)
         found = model.shrunk(
             model.predicted(np.hstack([V @ kept, level]), l2), FeatureStrengths.level
         )
-        scores = (self._hidden @ kept) @ found[:, :-1].T + found[:, -1]
+        scores = ((hidden - mean) @ kept) @ found[:, :-1].T + found[:, -1]
         if self._network.direct_weight is not None:
             own, like = model.direct_scores(self._network, self._ratings)
             scores += own + np.float32(FeatureStrengths.like_gain) * like
@@ -244,13 +246,26 @@ class _ColdJudge:
         model = FeatureModel(
             self._features, self._n_watchers, start.columns, n_threads=self._n_threads
         )
-        predicted = model.predicted(self._own, start.l2)
-        own, like = model.direct_scores(self._network, self._ratings)
+        weights = self._network.weights
+        W, outputs = weights["like_weight"], (weights["output_weight"], self._network.bias)
+        predicted_W = model.predicted(W, start.l2)
+        found = model.predicted(np.column_stack(outputs), start.l2)
+        predicted = (found[:, :-1], found[:, -1])
+        direct, like = model.direct_scores(self._network, self._ratings)
+
+        @cache
+        def centred(half: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+            """The hidden layer of users around its mean, and the mean."""
+            blended = {**weights, "like_weight": model.blend(W, predicted_W, half)}
+            hidden = NumpyNetwork(self._network.config, blended).hidden(self._ratings)
+            mean = hidden.mean(axis=0)
+            return hidden - mean, mean
 
         def attempt(values: dict[str, Any]) -> Trial:
-            shrunk = model.shrunk(predicted, values["level"])
-            rows = model.blend(self._own, shrunk, values["half"])
-            scores = self._hidden @ rows[:, :-1].T + rows[:, -1] + own
+            hidden, mean = centred(values["half"])
+            shrunk = model.shrunk(with_levels(*predicted, mean), values["level"])
+            rows = model.blend(with_levels(*outputs, mean), shrunk, values["half"])
+            scores = hidden @ rows[:, :-1].T + rows[:, -1] + direct
             scores += np.float32(values["like_gain"]) * model.share(values["half"]) * like
             mixed = _cost(scores, self._kept, self._held_out)
             return Trial(values, mixed * self._cost_of_back(scores[:, self._back]))
@@ -259,8 +274,8 @@ class _ColdJudge:
         if self._network.direct_weight is None:
             grid["like_gain"] = (0.0,)
         first = {name: min(getattr(start, name), max(values)) for name, values in grid.items()}
-        found = coordinate_search(attempt, first, grid, max_trials=_MOST_TRIALS)
-        return replace(start, **found.chosen)
+        chosen = coordinate_search(attempt, first, grid, max_trials=_MOST_TRIALS).chosen
+        return replace(start, **chosen)
 
     def _cost_of_back(self, scores: NDArray[np.floating]) -> float:
         nothing = as_count_matrix(csr_array(self._of_back.shape, dtype=np.float64))
