@@ -48,7 +48,7 @@ def test_predictions_are_a_ridge_regression_on_items_with_watchers(rng):
     features = tags(rng)
     targets = rng.normal(size=(N_ITEMS, 3)).astype(np.float32)
     X = weighted_rows(features, {}).toarray().astype(float)
-    weight = np.log1p(N_WATCHERS)
+    weight = np.sqrt(N_WATCHERS)
     weight = weight / weight.mean()
     mean = (weight[:, None] * targets).sum(axis=0) / weight.sum()
     D = np.diag(weight)
@@ -62,10 +62,10 @@ def test_predictions_are_a_ridge_regression_on_items_with_watchers(rng):
 def test_the_mean_of_items_alike_weighs_them_by_the_cube_of_the_cosine(rng):
     features = tags(rng)
     X = weighted_rows(features, {}).toarray().astype(float)
-    weight = np.log1p(N_WATCHERS) / np.log1p(N_WATCHERS).mean()
+    weight = np.sqrt(N_WATCHERS) / np.sqrt(N_WATCHERS).mean()
     cosine = np.where((N_WATCHERS > 0) & ~np.eye(N_ITEMS, dtype=bool), X @ X.T, 0.0)
     share = weight * cosine**3
-    share /= 1 + share.sum(axis=1, keepdims=True)
+    share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
     found = FeatureModel(features, N_WATCHERS).like_mean.toarray()
     np.testing.assert_allclose(found, share, atol=1e-5)
 

@@ -31,6 +31,7 @@ from cfnade.threads import available_threads
 N_LIKE = 100
 """Items most like an item that become its neighbours in the direct path."""
 
+_TINY = 1e-12
 _ROWS = 4096  # items whose neighbours are put together at once
 _OF_COLD = {"dislike_weight", "trend", "repeat_bias"}  # predicted for items without watchers only
 _OF_ALL = {"like_weight", "output_weight", "output_bias"}
@@ -97,7 +98,7 @@ class FeatureModel:
         self._rows = weighted_rows(features, columns or {})
         self._asked = np.arange(features.n_items) if asked is None else asked
         self._n_watchers = n_watchers
-        weight = np.log1p(n_watchers)
+        weight = np.sqrt(n_watchers)
         self._weight = (weight / max(weight.mean(), 1e-12)).astype(np.float32)  # (n_items,)
 
     @cached_property
@@ -109,13 +110,13 @@ class FeatureModel:
     def like_mean(self) -> csr_array:
         """Share of each item in the mean of those most like an item, (n_asked, n_items).
 
-        By the cube of the cosine. The shares add up to less than 1 if few items are much alike.
+        By the cube of the cosine; they add up to 1 if any item is alike.
         """
         share = self.like.copy()
         share.data **= 3
         share.data *= self._weight[share.indices]
         total = np.asarray(share.sum(axis=1)).ravel()
-        return csr_array(diags_array((1.0 / (1.0 + total)).astype(np.float32)) @ share)
+        return csr_array(diags_array((1.0 / np.maximum(total, _TINY)).astype(np.float32)) @ share)
 
     def predicted(self, targets: NDArray[np.float32], l2: float) -> NDArray[np.float32]:
         """What the features say about targets of all items, (n_asked, n_targets)."""

@@ -34,9 +34,9 @@ from cfnade.model.inference import NetworkScorer, NumpyNetwork
 
 logger = logging.getLogger(__name__)
 
-L2S = (1.0, 3.0, 10.0)
+L2S = (0.3, 1.0, 3.0, 10.0)
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
-HALVES = (0.0, 0.5, 2.0, 8.0, 32.0)
+HALVES = (0.0, 2.0, 8.0, 32.0, 128.0)
 LIKE_GAINS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 COLUMN_WEIGHTS = (0.0, 0.3, 1.0)
 """Strengths to try."""
@@ -232,13 +232,12 @@ class _ColdJudge:
         level = with_levels(V, self._network.bias, mean)[:, -1:]
         _, axes = np.linalg.eigh(V.T.astype(np.float64) @ V)  # ascending
         kept = axes[:, -_DIRECTIONS:].astype(np.float32)
-        found = model.shrunk(
-            model.predicted(np.hstack([V @ kept, level]), l2), FeatureStrengths.level
-        )
+        found = model.predicted(np.hstack([V @ kept, level]), l2)
+        found = model.shrunk(found, FeatureStrengths.level)
         scores = ((hidden - mean) @ kept) @ found[:, :-1].T + found[:, -1]
         if self._network.direct_weight is not None:
-            own, like = model.direct_scores(self._network, self._ratings)
-            scores += own + np.float32(FeatureStrengths.like_gain) * like
+            direct, like = model.direct_scores(self._network, self._ratings)
+            scores += direct + np.float32(FeatureStrengths.like_gain) * like
         return self._cost_of_back(scores)
 
     def find_rest(self, start: FeatureStrengths) -> FeatureStrengths:
