@@ -116,6 +116,16 @@ def test_a_cold_item_improves_once_it_has_watchers(model, tmp_path):
     assert lead(model) < 0 < lead(more)
 
 
+@pytest.mark.parametrize("options", [{"n_epochs": 0}, {"n_epochs": 3, "train": "new"}])
+def test_training_new_items_alone_changes_no_other_score(model, tmp_path, options):
+    model.save(tmp_path / "model")
+    more = ImplicitCFNADE.load(tmp_path / "model").partial_fit(plays(N_SHOWS), **options)
+    histories = model.histories(plays())
+    before, after = model.scores(histories), more.scores(histories)
+    np.testing.assert_allclose(after[:, :48], before[:, :48], atol=1e-3)
+    assert np.abs(after[:, 48:] - before[:, 48:]).max() > 0.01
+
+
 def test_an_items_table_can_come_with_more_data(tmp_path):
     first = ImplicitCFNADE(**{**SMALL, "max_epochs": 60}).fit(plays())
     first.partial_fit(plays(), items=CATALOGUE, n_epochs=0)
