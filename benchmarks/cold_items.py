@@ -192,9 +192,9 @@ def text(outcomes: dict[str, Any]) -> str:
         "`fit(..., items=table)` recommends them by their features. MPR in percent / nDCG@100 of "
         "the held-back pairs, ranked among the cold items alone and among all items outside the "
         "history. The baselines know the same features: the mean popularity of an item's features, "
-        "and the cosine of tf-idf features to the history. The tags of citeulike-t were given by people "
-        "who saved the article, so a really new article has fewer; its words are known at once. "
-        "The method was chosen on another tenth of the items of amazon-beauty, held back as well "
+        "and the cosine of tf-idf features to the history. The tags of citeulike-t were given by "
+        "people who saved the article, so a really new one has fewer; its words are known at once. "
+        "The method was chosen on another tenth of the items of the first two, held back as well "
         "([decision 35](decisions/0035-cold-items.md)). One split, seed 0; seconds are of a busy "
         "machine. "
         "`make bench-cold DATA=folder`",
