@@ -106,6 +106,9 @@ def document() -> str:
     probabilities = ROOT / "benchmarks" / "results_probabilities.md"  # of probabilities.py
     if probabilities.exists():
         parts.append(probabilities.read_text())
+    cold_items = ROOT / "benchmarks" / "results_cold_items.md"  # of cold_items.py
+    if cold_items.exists():
+        parts.append(cold_items.read_text())
     dials = ROOT / "benchmarks" / "results_dials.md"  # of dials.py
     if dials.exists():
         parts.append(dials.read_text())

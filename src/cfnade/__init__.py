@@ -14,7 +14,7 @@ from cfnade.answer.explain import Effect, Explanation
 from cfnade.beyond.readout import Readout
 from cfnade.data.event_splits import split_by_time, split_last
 from cfnade.data.events import EventLog
-from cfnade.data.ingest import read_interactions, read_item_names
+from cfnade.data.ingest import read_interactions, read_item_names, read_items
 from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, split_counts
@@ -57,6 +57,7 @@ __all__ = [
     "hold_out",
     "read_interactions",
     "read_item_names",
+    "read_items",
     "split_by_time",
     "split_counts",
     "split_last",

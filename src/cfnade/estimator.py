@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from cfnade.answer.all_users import by_row, recommend_all
 from cfnade.answer.audience import Audience, find_audiences
@@ -23,13 +23,14 @@ from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
+from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.events import Clock, EventLog
-from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest import read_interactions, read_items
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,
@@ -38,7 +39,8 @@ from cfnade.data.interactions import (
     with_dislikes,
 )
 from cfnade.data.ratings import RelativeRating
-from cfnade.errors import ArtifactError, ConfigError, DataError
+from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
+from cfnade.fit.cold_start import add_cold_items
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
 from cfnade.fit.pipeline import calibrate, fit_network
 from cfnade.fit.plan import FitPlan, recommending_block
@@ -112,6 +114,7 @@ class ImplicitCFNADE:
         calibrator_: Turns scores into probabilities; None if nothing was held out.
         item_l2_: The regularisation that was used.
         readout_: What was added after training.
+        feature_strengths_: How strongly features of items count; None without features.
         clock_: What the times of the events were that the model was fitted on: `seconds` since
             1970, a `number` of another unit or an `order`; None without times.
         event_weights_: Weight of each kind of event, given or found; None if all count alike.
@@ -186,6 +189,8 @@ class ImplicitCFNADE:
         ):
             raise ArtifactError("the record of its training cannot be read")
         model.readout_ = readout_of(readout).or_usual()
+        strengths = training.get("features")  # early versions have none
+        model.feature_strengths_ = None if strengths is None else FeatureStrengths.of(strengths)
         model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
         model.data_fingerprint_ = info.get("data_fingerprint", {})
         model.calibrator_ = calibrator
@@ -231,6 +236,7 @@ class ImplicitCFNADE:
         counts: Any,
         y: None = None,
         *,
+        items: Any = None,
         show_progress: bool = False,
         validation: CountMatrix | None = None,
         callbacks: Callbacks | None = None,
@@ -243,6 +249,9 @@ class ImplicitCFNADE:
             counts: A scipy sparse matrix (n_users, n_items), `Interactions`, or anything that
                 `read_interactions` reads: a frame, a file, a folder.
             y: Not used; for scikit-learn.
+            items: What is known about items, as `read_items` reads it: a table, or a list of
+                tables, of categories, tags or text. Items that only the table has can be
+                recommended too, and get columns after the others.
             show_progress: Show a progress bar, in a terminal or a notebook.
             validation: Held-out counts of the same users and items to choose on, disjoint
                 from `counts`; by default a part of `counts` is held out.
@@ -264,9 +273,13 @@ class ImplicitCFNADE:
             if show_progress and callbacks is None:
                 callbacks = stack.enter_context(fit_progress())
             interactions = read_interactions(counts)
+            catalogue = Catalogue(interactions.item_ids, interactions.item_names)
+            if items is not None:
+                catalogue = self._described(catalogue, items)
             fitted = fit_network(
                 interactions,
                 settings,
+                features=catalogue.features,
                 validation=None if validation is None else as_count_matrix(validation),
                 relative_rating=self.relative_rating,
                 callbacks=callbacks,
@@ -280,13 +293,49 @@ class ImplicitCFNADE:
         self.n_looks_ = fitted.n_looks
         self.item_l2_ = fitted.plan.training.item_l2
         self.readout_ = fitted.readout
+        self.feature_strengths_ = fitted.strengths
         self.clock_: Clock | None = interactions.clock
         self.event_weights_ = fitted.event_weights
         self.target_event_ = interactions.target_event
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
         self._info: dict[str, Any] = {}  # further fields of `model.json`
-        self._adopt(fitted.scorer, Catalogue(interactions.item_ids, interactions.item_names))
+        self._adopt(fitted.scorer, catalogue)
+        return self
+
+    def _described(self, catalogue: Catalogue, items: Any) -> Catalogue:
+        """The catalogue with what a table says about items, and the items that only it has."""
+        described = catalogue.described(read_items(items, known=catalogue.features))
+        n_new, features = len(described) - len(catalogue), described.features
+        if features is not None:
+            n_without = int((np.diff(features.matrix.indptr) == 0).sum())
+            logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
+            if n_without:
+                logger.warning("nothing is known about %s", n_of(n_without, "item"))
+        return described
+
+    def add_items(self, items: Any) -> ImplicitCFNADE:
+        """Add items that nobody has touched, by what is known about them; trains nothing.
+
+        Scores of the other items stay as they are. It needs no torch.
+
+        Args:
+            items: As for `fit`. Rows about known items replace what was known about these; only
+                items without watchers are predicted again.
+
+        Returns:
+            Itself.
+
+        Raises:
+            DataError: If the table cannot be used, or has none of the model's items.
+        """
+        scorer, catalogue = self.answers_.scorer, self._described(self.catalogue_, items)
+        if catalogue.features is not None:
+            self.feature_strengths_ = self.feature_strengths_ or FeatureStrengths()
+            scorer = add_cold_items(
+                scorer, catalogue.features, self.feature_strengths_, self.n_threads
+            )
+        self._adopt(scorer, catalogue)
         return self
 
     def histories(self, data: Any, *, unknown: Unknown = "raise") -> CountMatrix:
@@ -388,6 +437,7 @@ class ImplicitCFNADE:
         counts: Any,
         y: None = None,
         *,
+        items: Any = None,
         n_epochs: int = N_EPOCHS,
         train: TrainedItems = "all",
         callbacks: Callbacks | None = None,
@@ -411,6 +461,8 @@ class ImplicitCFNADE:
                 ids. A bare matrix must have the model's columns in their order; further
                 columns are new items, if ids are column numbers.
             y: Not used; for scikit-learn.
+            items: As for `fit`; rows about known items replace what was known about these. New
+                items, with or without watchers, get weights by their features.
             n_epochs: Passes over this data. 0 adds new items with their start weights and changes
                 nothing else.
             train: `all` trains everything. `new` trains the new items only: for a history of known
@@ -427,9 +479,16 @@ class ImplicitCFNADE:
             TrainingError: If the loss is no longer finite; the model then stays unchanged.
         """
         if not hasattr(self, "_answers"):
-            return self.fit(counts, callbacks=callbacks)
+            return self.fit(counts, items=items, callbacks=callbacks)
         data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
         catalogue, known = self.catalogue_.grown(data)
+        if items is not None:
+            catalogue = self._described(catalogue, items)
+            shape = (data.n_users, len(catalogue))
+            known = csr_array((known.data, known.indices, known.indptr), shape)
+        strengths = self.feature_strengths_
+        if catalogue.features is not None:
+            strengths = strengths or FeatureStrengths()
         seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
         changes = {} if self.item_l2 is not None else {"item_l2": self.item_l2_}
         scorer, self.epochs_ = extend(
@@ -442,8 +501,11 @@ class ImplicitCFNADE:
             readout=self.readout_,
             seen=[self.data_fingerprint_, *seen],
             relative_rating=self.relative_rating,
+            features=catalogue.features,
+            strengths=strengths,
             callbacks=callbacks,
         )
+        self.feature_strengths_ = strengths
         self.best_epoch_ += len(self.epochs_)
         self.validation_mpr_ = None
         if train == "all" and self.epochs_:
@@ -532,7 +594,9 @@ class ImplicitCFNADE:
 
         - ids, for all users;
         - a list with one list, set or array of ids for each user;
-        - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items).
+        - a mask: a boolean array or sparse matrix, (n_items,) or (n_users, n_items);
+        - a mapping: for columns of the items table a value or several, such as
+          `{"category": "film", "genre": ["Drama", "Crime"]}`. An item must have one in each column.
 
         Args:
             userid: Only its shape matters, as there is no table of users: one value for a single
@@ -909,6 +973,9 @@ class ImplicitCFNADE:
                 "n_looks": self.n_looks_,
                 "item_l2": self.item_l2_,
                 "readout": asdict(self.readout_),
+                "features": None
+                if self.feature_strengths_ is None
+                else asdict(self.feature_strengths_),
                 "clock": self.clock_,
                 "event_weights": self.event_weights_,
                 "target_event": self.target_event_,

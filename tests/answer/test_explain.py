@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.sparse import csr_array, csr_matrix
 
 from cfnade import DataError, ImplicitCFNADE, hold_out
 from cfnade.answer.explain import logits_without_each
+from cfnade.data.item_features import Entries, ItemFeatures
 from cfnade.model.inference import ACTIVATIONS, NetworkScorer, NumpyNetwork
 from tests.networks import random_counts, random_model, random_numpy_network
 
@@ -182,3 +184,13 @@ def test_with_a_trend_effects_are_the_same_and_the_score_has_it():
             less = {k: v for k, v in HISTORY.items() if k != effect.item}
             difference = found.score - score_of(model, less, item)
             assert effect.score == pytest.approx(difference, abs=1e-5)
+
+
+def test_effects_name_what_an_entry_has_in_common_with_the_item():
+    plain = random_model()
+    columns = {"genre": Entries([3, 15, 7], ["Drama", "Drama", "War"], np.ones(3))}
+    known = ItemFeatures.from_entries(20, columns, {"genre": "values"})
+    model = ImplicitCFNADE.from_parts(plain.scorer_, replace(plain.catalogue_, features=known))
+    shared = {effect.item: effect.shared for effect in model.explain(HISTORY, "i15").effects}
+    assert shared == {"i3": {"genre": ["Drama"]}, "i0": {}, "i7": {}, "i12": {}}
+    assert {str(effect.shared) for effect in plain.explain(HISTORY, "i15").effects} == {"{}"}

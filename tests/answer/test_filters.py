@@ -9,6 +9,7 @@ from scipy.sparse import csr_array, csr_matrix
 from cfnade.answer import filters
 from cfnade.answer.filters import ItemSets, item_sets, rule_out, stack, top_items
 from cfnade.data.catalogue import Catalogue
+from cfnade.data.item_features import Entries, ItemFeatures
 from cfnade.errors import DataError
 
 LETTERS = Catalogue(np.array(["a", "b", "c", "d"], dtype=object))
@@ -140,3 +141,16 @@ def test_answers_of_one_length_are_stacked_others_kept_apart():
     assert stacked_ids[1].tolist() == ["c"] and scores[0].dtype == np.float32
     stacked_ids, scores = stack([], np.arange(3), 2)
     assert stacked_ids.shape == scores.shape == (0, 2) and stacked_ids.dtype == np.int64
+
+
+def test_a_mapping_chooses_by_what_is_known_about_items():
+    columns = {"kind": Entries([0, 1, 3], ["film", "series", "film"], np.ones(3))}
+    known = ItemFeatures.from_entries(4, columns, {"kind": "values"})
+    letters = Catalogue(LETTERS.ids, None, known)
+    read = item_sets({"kind": "film"}, letters, 2, name="items")
+    assert columns_of(read, 2) == [{0, 3}, {0, 3}]
+    assert columns_of(item_sets({"a": 2}, letters, 2, name="items"), 2) == [{0}, {0}]
+    with pytest.raises(DataError, match="no item has kind=flm; did you mean film"):
+        item_sets({"kind": "flm"}, letters, 2, name="items")
+    with pytest.raises(DataError, match="fitted without an items table"):
+        sets({"kind": "film"})

@@ -59,3 +59,13 @@ def recommended(capsys: Captured, *arguments: str) -> list[dict[str, Any]]:
     assert run(["recommend", *arguments, "--json", "-"]) == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["recommendations"]
     return found
+
+
+def write_catalogue(path: Path) -> Path:
+    """Write what is known about the items of `write_events`, and about two that nobody has."""
+    kinds = [
+        f"i{k},{'film' if k % 2 == 0 else 'series'},{'Drama|War' if k < 8 else 'War'}\n"
+        for k in range(22)
+    ]
+    path.write_text("item_id,category,genres\n" + "".join(kinds))
+    return path

@@ -13,6 +13,7 @@ import time
 import pandas as pd
 import pytest
 
+from cfnade import ImplicitCFNADE
 from cfnade.cli.main import run
 from tests.cli.helpers import QUICK, check_refused, recommended, set_options
 from tests.networks import group_counts
@@ -187,3 +188,32 @@ def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
     done = subprocess.run([*command, *short, "--resume"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (out / "model.json").exists()
+
+
+def test_fit_with_an_items_table_adds_its_items(described_model, events, tmp_path, capsys):
+    model = ImplicitCFNADE.load(described_model)
+    assert model.n_features_in_ == 22 and model.catalogue_.features.columns == (
+        "category",
+        "genres",
+    )
+    more = tmp_path / "more.csv"
+    more.write_text("item,category,genres\ni99,film,War\n")
+    arguments = ["--start-from", str(described_model), "--items", str(more), "--epochs", "0"]
+    assert run(["fit", str(events), *arguments, "--out", str(tmp_path / "grown")]) == 0
+    assert "23 items in all" in capsys.readouterr().out
+    assert "i99" in ImplicitCFNADE.load(tmp_path / "grown").recommend_for(["i0"], 30)[0]
+
+
+def test_fit_reports_items_of_the_table_and_refuses_doubled_ones(
+    events, catalogue, tmp_path, capsys
+):
+    out = ["--out", str(tmp_path / "model"), *QUICK]
+    assert run(["fit", str(events), "--items", str(catalogue), *out]) == 0
+    assert "20 items and 2 more of the items table" in capsys.readouterr().out
+    doubled = tmp_path / "doubled.csv"
+    doubled.write_text(catalogue.read_text() + "i3,film,War\n")
+    check_refused(
+        capsys,
+        ["fit", str(events), "--items", str(doubled), *out],
+        "1 item has several rows in the items table: those of 'i3' differ in 'category', 'genres'",
+    )

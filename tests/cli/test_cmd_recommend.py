@@ -315,3 +315,59 @@ def test_an_event_that_the_model_lacks_ends_in_one_line(shop, capsys):
     check_refused(
         capsys, ["recommend", "MODEL", "i1=wish:1"], "knows no event 'wish'", MODEL=shop / "model"
     )
+
+
+def test_categories_choose_and_exclude_items(described_model, capsys):
+    base = [str(described_model), "i0", "-n", "30"]
+
+    def items(*filters):
+        return {entry["item"] for entry in recommended(capsys, *base, *filters)}
+
+    films = {f"i{k}" for k in range(2, 22, 2)}
+    assert items("--only", "category=film") == films  # i20, which nobody has, among them
+    assert items("--only", "category=film", "--only", "genres=drama") == {"i2", "i4", "i6"}
+    assert items("--only", "category=film", "--only", "category=series") == {
+        f"i{k}" for k in range(1, 22)
+    }
+    assert items("--exclude", "category=series", "--exclude", "i2") == films - {"i2"}
+    assert items("--exclude", "category=series", "--exclude", "genres=Drama") == {
+        f"i{k}" for k in range(8, 22, 2)
+    }
+
+
+def test_similar_items_can_be_chosen_by_category(described_model, capsys):
+    arguments = ["similar", str(described_model), "i20", "--only", "category=film", "--json", "-"]
+    assert run(arguments) == 0
+    found = json.loads(capsys.readouterr().out)["similar"]
+    assert {entry["item"] for entry in found} <= {f"i{k}" for k in range(0, 20, 2)}
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        (["--only", "category=flm"], "no item has category=flm; did you mean film?"),
+        (["--exclude", "kind=film"], "nothing is known about the items' kind"),
+        (["--only", "category=film", "--only", "i3"], "--only takes items or categories, not both"),
+    ],
+)
+def test_a_wrong_category_ends_in_one_line(described_model, capsys, filters, message):
+    check_refused(capsys, ["recommend", str(described_model), "i0", *filters], message)
+
+
+def test_a_model_without_an_items_table_knows_no_categories(model, capsys):
+    arguments = ["recommend", str(model), "i0", "--only", "category=film"]
+    check_refused(capsys, arguments, "the model was fitted without an items table")
+
+
+def test_explanations_name_what_items_have_in_common(described_model, capsys):
+    assert run(["explain", str(described_model), "i20", "i0", "i9", "--json", "-"]) == 0
+    effects = json.loads(capsys.readouterr().out)["effects"]
+    shared = {effect["item"]: effect["shared"] for effect in effects}
+    assert shared == {
+        "i0": {"category": ["film"], "genres": ["War"]},
+        "i9": {"genres": ["War"]},
+    }
+    assert run(["explain", str(described_model), "i20", "i0", "i9"]) == 0
+    assert "category=film; genres=War" in capsys.readouterr().out
+    assert run(["recommend", str(described_model), "i0", "--explain"]) == 0
+    assert "category=film" in capsys.readouterr().out

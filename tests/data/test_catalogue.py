@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from cfnade.data.catalogue import Catalogue, as_histories
+from cfnade.data.ingest import read_items
+from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import Interactions
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError, DataError
@@ -157,3 +160,49 @@ def test_features_have_a_row_for_each_item_and_grow_with_the_catalogue():
     assert grown.features.members("genre", "Drama").tolist() == [0, 1]
     with pytest.raises(DataError, match="of 3 items, not of 1"):
         Catalogue(np.array([10]), None, genres)
+
+
+def shows(ids, **columns) -> DescribedItems:
+    return read_items(pd.DataFrame({"item": ids, **columns}))
+
+
+def test_a_table_adds_features_and_its_own_items_at_the_end():
+    films = Catalogue(np.array([10, 20, 30]), np.array(["Ten", "Twenty", "Thirty"], dtype=object))
+    table = shows([40, 30, 10], title=["Forty", "Other", "Other"], genre=["War", "Drama", "War"])
+    found = films.described(table)
+    assert found.ids.tolist() == [10, 20, 30, 40]
+    assert found.names.tolist() == ["Ten", "Twenty", "Thirty", "Forty"]
+    assert found.features.members("genre", "War").tolist() == [0, 3]
+    assert found.features.of(1) == {}
+
+
+def test_a_later_table_replaces_what_was_known_about_its_items():
+    films = Catalogue(np.array([10, 20])).described(shows([10, 20], genre=["War", "War"]))
+    found = films.described(shows([20, 30], genre=["Drama", "War"]))
+    assert [found.features.of(place) for place in range(3)] == [
+        {"genre": ["War"]},
+        {"genre": ["Drama"]},
+        {"genre": ["War"]},
+    ]
+
+
+def test_a_table_of_other_items_is_refused():
+    with pytest.raises(DataError, match=r"none of the items: its ids look like 'x'.* like 10"):
+        Catalogue(np.array([10, 20])).described(shows(["x", "y"], genre=["War", "War"]))
+
+
+def test_ids_of_another_type_are_compared_as_text():
+    found = Catalogue(np.array([10, 20])).described(shows(["20", "30"], genre=["War", "War"]))
+    assert found.ids.tolist() == [10, 20, 30]
+    assert found.features.members("genre", "War").tolist() == [1, 2]
+
+
+def test_names_alone_add_no_items():
+    found = Catalogue(np.array([10, 20])).described(shows([10, 30], title=["One", "Two"]))
+    assert found.ids.tolist() == [10, 20] and found.names.tolist() == ["One", "20"]
+    assert found.features is None
+
+
+def test_items_are_chosen_by_features_only_where_there_are_any():
+    with pytest.raises(DataError, match="items' genre: the model was fitted without an items"):
+        Catalogue(np.array([10, 20])).with_features({"genre": "War"})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cfnade.data.item_features import ItemFeatures
+from cfnade.data.item_features import Entries, ItemFeatures
 from cfnade.errors import DataError
 
 
@@ -83,3 +83,54 @@ def test_values_and_columns_must_match_the_matrix():
         ItemFeatures(matrix, three[:2], np.zeros(3, dtype=np.int64), ("tag",))
     with pytest.raises(DataError, match="none of the 1 columns"):
         ItemFeatures(matrix, three, np.array([0, 1, 0]), ("tag",))
+
+
+def test_entries_become_a_matrix_in_the_order_of_columns_and_texts():
+    columns = {
+        "tag": Entries([1, 0, 0], ["sea", "war", "sea"], [1.0, 1.0, 1.0]),
+        "text": Entries([0, 0], ["sea", "sea"], [0.5, 0.7]),
+    }
+    found = ItemFeatures.from_entries(3, columns, {"tag": "values", "text": "words"})
+    assert found.values.tolist() == ["sea", "war", "sea"] and found.column.tolist() == [0, 0, 1]
+    expected = np.array([[1, 1, 0.7], [1, 0, 0], [0, 0, 0]], dtype=np.float32)
+    np.testing.assert_array_equal(found.matrix.toarray(), expected)
+    assert found.form_of == {"tag": "values", "text": "words"}
+
+
+def test_joined_tables_share_columns_and_values():
+    one = some_features()
+    columns = {"genre": Entries([0, 1], ["Comedy", "War"], [1.0, 1.0])}
+    other = ItemFeatures.from_entries(2, columns, {"genre": "values"})
+    found = ItemFeatures.joined(4, [(np.array([0, -1, 2]), one), (np.array([1, 3]), other)])
+    assert found.columns == one.columns
+    assert found.of(0) == one.of(0) and found.of(2) == one.of(2)
+    assert found.of(1) == {"genre": ["Comedy"]} and found.of(3) == {"genre": ["War"]}
+
+
+def test_any_value_of_every_column_is_asked_for():
+    features = some_features()
+    assert features.with_any({"genre": "Drama"}).tolist() == [0, 1]
+    assert features.with_any({"genre": ["drama", "Comedy"]}).tolist() == [0, 1, 2]
+    assert features.with_any({"genre": ["Comedy"], "maker": "Pixar"}).tolist() == [2]
+    assert features.with_any({"genre": []}).tolist() == []
+    with pytest.raises(DataError, match="no item has maker=Pixa; did you mean Pixar"):
+        features.with_any({"genre": "Drama", "maker": "Pixa"})
+
+
+def test_numbers_are_compared_as_text():
+    columns = {"year": Entries([0, 1], ["1994", "1995"], [1.0, 1.0])}
+    years = ItemFeatures.from_entries(2, columns, {"year": "values"})
+    assert years.with_any({"year": 1994}).tolist() == [0]
+
+
+def test_shared_values_are_those_of_both_items_the_rarest_first():
+    features = some_features()
+    assert features.shared(0, 2) == {"maker": ["Pixar"], "text": ["storm"]}
+    assert features.shared(1, 2) == {"genre": ["Comedy"]}
+    assert features.shared(0, 2, most=1) == {"maker": ["Pixar"]}
+
+
+def test_the_first_items_alone_keep_all_features():
+    first = some_features().first(2)
+    assert first.n_items == 2 and first.n_features == 5
+    assert first.members("genre", "Comedy").tolist() == [1]

@@ -97,6 +97,21 @@ def test_filters_mean_the_same(spark, model, plays, tmp_path):
     assert_same(rows_of(tmp_path / "out"), expected)
 
 
+def test_a_model_with_features_recommends_cold_items_by_category(spark, plays, tmp_path):
+    import pandas as pd
+
+    kinds = {f"show {k}": "film" if k % 3 == 0 else "series" for k in range(100)}
+    items = pd.DataFrame({"item": list(kinds), "category": list(kinds.values())})
+    settings = {"n_hidden": 16, "max_epochs": 3, "random_state": 0}
+    ImplicitCFNADE(**settings).fit(read_interactions(plays), items=items).save(tmp_path / "model")
+    asked = {"n": 60, "items": {"category": "film"}}
+    score(spark.read.parquet(str(plays)), tmp_path / "model", tmp_path / "out", asked, partitions=2)
+    expected = alone(tmp_path / "model", plays, tmp_path / "alone.parquet", **asked)
+    assert_same(rows_of(tmp_path / "out"), expected)
+    found = {item for listed, _ in expected.values() for item in listed}
+    assert "show 96" in found and {kinds[item] for item in found} == {"film"}
+
+
 def test_dials_mean_the_same(spark, model, plays, tmp_path):
     dials = Dials(popularity=-0.5, diversity=0.4, pin={"show 99": 2}, boost={"show 7": 1.0})
     score(spark.read.parquet(str(plays)), model, tmp_path / "out", {"dials": dials}, partitions=2)

@@ -197,14 +197,14 @@ def test_unknown_items_of_dials_are_reported_and_change_no_place(loaded):
 def test_dials_that_the_model_cannot_follow_are_refused(with_genres, dials, status, code, message):
     request = RecommendRequest.model_validate_json(json.dumps({"dials": dials}))
     with pytest.raises(RequestError) as error:
-        with_genres.check_dials([RecommendRequest(), request])
+        with_genres.check([RecommendRequest(), request])
     assert (error.value.status, error.value.code) == (status, code)
     assert error.value.message.startswith(message) and error.value.fix
 
 
 def test_a_model_without_categories_refuses_them(loaded):
     with pytest.raises(RequestError) as error:
-        loaded.check_dials([RecommendRequest(dials=DialsRequest(at_most={"genre": 2}))])
+        loaded.check([RecommendRequest(dials=DialsRequest(at_most={"genre": 2}))])
     assert error.value.message.startswith("this model knows no categories of its items")
 
 
@@ -311,3 +311,42 @@ def test_a_model_of_16_bits_answers_like_the_whole_one(loaded, tmp_path, dtype):
 
 def test_the_kept_model_has_what_the_tests_assume():
     assert sorted(load(KEPT).ids) == sorted(FILMS)
+
+
+def test_filters_by_category_are_those_of_the_estimator(with_genres):
+    def asked(**filters):
+        body = {"history": {"film-0": 2}, "n": 12, **filters}
+        return RecommendRequest.model_validate_json(json.dumps(body))
+
+    filters = [{"only": {"genre": "drama"}}, {"exclude": {"genre": ["Drama"]}}, {"only": {}}]
+    with_genres.check([asked(**one) for one in filters])
+    found = [
+        {entry["item"] for entry in answer["recommendations"]}
+        for answer in with_genres.recommend([asked(**one) for one in filters])
+    ]
+    dramas = {f"film-{k}" for k in range(2, 12, 2)}  # without the history
+    comedies = {f"film-{k}" for k in range(1, 12, 2)}
+    assert found == [dramas, comedies, set()]
+    similar = with_genres.similar(SimilarRequest(item="film-1", only={"genre": "Drama"}))
+    assert {entry["item"] for entry in similar["similar"]} == {*dramas, "film-0"}
+
+
+def test_a_filter_by_an_unknown_category_is_refused_before_requests_share_a_pass(with_genres):
+    request = RecommendRequest(only={"genre": "Dram"})
+    with pytest.raises(RequestError, match="did you mean Drama") as raised:
+        with_genres.check([RecommendRequest(), request])
+    assert (raised.value.status, raised.value.code) == (404, "unknown_category")
+    with pytest.raises(RequestError, match="nothing is known about the items' brand"):
+        with_genres.similar(SimilarRequest(item="film-1", exclude={"brand": "x"}))
+
+
+def test_reasons_name_what_items_have_in_common(with_genres, loaded):
+    request = RecommendRequest(history={"film-0": 2}, n=12, explain=True)
+    (answer,) = with_genres.recommend([request])
+    Recommendations.model_validate(answer)
+    for entry in answer["recommendations"]:
+        is_drama = int(entry["item"].removeprefix("film-")) % 2 == 0
+        for reason in entry["because"]:
+            assert reason["shared"] == ({"genre": ["Drama"]} if is_drama else {})
+    (plain,) = loaded.recommend([request])
+    assert not any("shared" in r for e in plain["recommendations"] for r in e["because"])

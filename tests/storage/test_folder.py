@@ -260,6 +260,7 @@ def test_inspect_tells_all_and_what_is_wrong_with_a_file(artifact, tmp_path):
         "dtype": "object",
         "first_ids": ["f0", "f1", "f2"],
         "have_names": True,
+        "features": [],
     }
     assert told["settings"] == {"alpha": 30.0}
     folder = tmp_path / "model"

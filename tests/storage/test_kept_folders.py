@@ -17,7 +17,7 @@ from cfnade.fit.settings import FitSettings
 from cfnade.storage.folder import FORMAT, inspect_artifact
 
 KEPT = Path(__file__).parent / "artifacts"
-NAMES = [*(f"v{number}" for number in range(1, FORMAT + 1)), "v2-int16"]
+NAMES = [*(f"v{number}" for number in range(1, FORMAT + 1)), "v2-int16", "v2-features"]
 FACTORS = "v1-factors"
 """Of the last version that added units after training."""
 
@@ -38,7 +38,8 @@ def test_a_kept_model_recommends_as_it_did(name, verify):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kept_model_can_be_inspected(name):
     found = inspect_artifact(KEPT / name, verify=True)
-    assert f"v{found['format']}" == name.removesuffix("-int16")
+    assert f"v{found['format']}" == name.partition("-")[0]
+    assert found["items"]["features"] == (["genre", "length"] if name == "v2-features" else [])
     assert all(file["state"] == "ok" for file in found["files"].values())
 
 
@@ -53,6 +54,15 @@ def test_a_kept_model_saved_again_is_of_this_format_and_recommends_alike(name, t
     assert found["format"] == FORMAT
     assert found["metrics"] == {"validation_mpr": model.validation_mpr_, "ndcg@100": 0.4}
     assert found["data_fingerprint"] == model.data_fingerprint_
+
+
+def test_a_kept_model_has_features_only_if_it_was_fitted_with_them():
+    plain, described = (ImplicitCFNADE.load(KEPT / name) for name in ("v2", "v2-features"))
+    assert plain.catalogue_.features is None and plain.feature_strengths_ is None
+    assert plain.n_features_in_ == 12
+    assert described.catalogue_.features.of(12) == {"genre": ["a"], "length": ["short"]}
+    films, _ = described.recommend_for({"film-0": 2}, 12, items={"genre": "a"})
+    assert set(films) == {"film-3", "film-6", "film-9", "film-12"}
 
 
 def test_fitting_without_torch_says_how_to_install_it(monkeypatch, counts):

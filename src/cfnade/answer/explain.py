@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cfnade.answer.probability import Calibrator
+from cfnade.data.item_features import ItemFeatures
 from cfnade.model.inference import NumpyNetwork, dislike_scale, input_weight, rescaling_without
 
 N_REASONS = 3
@@ -34,6 +35,8 @@ class Effect:
     """Change of the item's score; above 0 if the entry speaks for the item."""
     probability: float | None
     """Change of its probability; None if the explanation has none."""
+    shared: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What the entry has in common with the item: values by column of the items table."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,10 @@ class EffectTable:
     """Of the items, (n_asked,); NaN where there is none."""
     on_probabilities: NDArray[np.float64]
     """Effect of each entry on each probability, (n_entries, n_asked); NaN where there is none."""
+    items: NDArray[np.integer]
+    """Columns of the items, (n_asked,)."""
+    features: ItemFeatures | None = None
+    """What is known about the items of the model."""
 
     def largest_first(self, place: int) -> list[int]:
         """Entries by the size of their effect on one of the items, whatever the sign."""
@@ -95,6 +102,7 @@ class EffectTable:
             [entry < self.n_liked for entry in order],
             self.on_scores[order, place].tolist(),
             map(_number, self.on_probabilities[order, place]),
+            [self._shared(entry, place) for entry in order],
             strict=True,
         )
         return Explanation(
@@ -120,7 +128,14 @@ class EffectTable:
             "liked": entry < self.n_liked,
             "score": round(float(self.on_scores[entry, place]), _DECIMALS),
             "probability": _number(round(float(self.on_probabilities[entry, place]), _DECIMALS)),
+            **({} if self.features is None else {"shared": self._shared(entry, place)}),
         }
+
+    def _shared(self, entry: int, place: int) -> dict[str, list[str]]:
+        """What an entry has in common with one of the items."""
+        if self.features is None:
+            return {}
+        return self.features.shared(int(self.entries[entry]), int(self.items[place]))
 
 
 def effects(
@@ -129,8 +144,12 @@ def effects(
     ratings: csr_array,
     items: NDArray[np.int64],
     disliked: csr_array | None = None,
+    features: ItemFeatures | None = None,
 ) -> EffectTable:
-    """Compute the exact effect of each entry; see `logits_without_each` for the arguments."""
+    """Compute the exact effect of each entry; see `logits_without_each` for the arguments.
+
+    `features` name what entries and items have in common.
+    """
     logits = logits_without_each(network, ratings, items, disliked)
     scores, without = logits[0], logits[1:]
     entries, n_liked = ratings.indices, ratings.nnz
@@ -144,7 +163,16 @@ def effects(
         probabilities = calibrator.probability(scores, n_liked)
         probabilities[np.isin(items, ratings.indices)] = np.nan
         on_probabilities = probabilities - calibrator.probability(without, n_left[:, None])
-    return EffectTable(entries, n_liked, scores, scores - without, probabilities, on_probabilities)
+    return EffectTable(
+        entries=entries,
+        n_liked=n_liked,
+        scores=scores,
+        on_scores=scores - without,
+        probabilities=probabilities,
+        on_probabilities=on_probabilities,
+        items=items,
+        features=features,
+    )
 
 
 def logits_without_each(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -17,7 +17,9 @@ from cfnade.errors import DataError
 Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
 """Ids and scores, best first."""
 
-Items: TypeAlias = Iterable[Hashable] | Sequence[Iterable[Hashable]] | NDArray[Any]
+Items: TypeAlias = (
+    Iterable[Hashable] | Sequence[Iterable[Hashable]] | NDArray[Any] | Mapping[str, Any]
+)
 """A set of items for all users, or one for each; see `item_sets`."""
 
 _CHUNK = 64  # items
@@ -57,12 +59,16 @@ def item_sets(
     """Read a filter in any of its forms.
 
     These are ids for all users; a list with one list, set or array of ids for each user (an id is
-    none of these); or a mask, booleans or a sparse matrix, (n_items,) for all users or
-    (n_users, n_items) for each. Messages call the filter `name`.
+    none of these); a mask, booleans or a sparse matrix, (n_items,) for all users or
+    (n_users, n_items) for each; or a mapping from columns of the items table to a value or several,
+    such as `{"category": "film"}`. A mapping whose keys are all item ids, as a history, stands for
+    these. Messages call the filter `name`.
 
     Raises:
-        DataError: If the shape is wrong or an id is unknown.
+        DataError: If the shape is wrong, or an id, a column or a value is unknown.
     """
+    if isinstance(items, Mapping) and not items.keys() <= catalogue.column_of.keys():
+        return ItemSets(catalogue.with_features(items))
     if issparse(items) or (isinstance(items, np.ndarray) and items.dtype == np.bool_):
         return _from_mask(items, len(catalogue), n_users, name)
     if isinstance(items, str):

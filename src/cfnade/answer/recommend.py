@@ -348,7 +348,14 @@ class Answers:
     def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
         """What each entry of a history does for some items, (n_asked,)."""
         ratings, disliked = self._inputs([query])
-        return effects(self.scorer.network, self.calibrator, ratings, columns, disliked)
+        return effects(
+            self.scorer.network,
+            self.calibrator,
+            ratings,
+            columns,
+            disliked,
+            self.catalogue.features,
+        )
 
     def explain(self, query: Query, item: Hashable) -> Explanation:
         """What each entry of a history does for one item, by id."""

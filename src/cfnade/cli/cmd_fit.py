@@ -57,6 +57,13 @@ def fit_command(
     names: Annotated[
         str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
     ] = None,
+    items: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="CSV or Parquet table of what is known about items: categories, tags, text; "
+            "repeatable. Items that nobody has touched are recommended by it."
+        ),
+    ] = None,
     recipe: options.Recipe = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,
@@ -116,7 +123,13 @@ def fit_command(
         interactions = _read(table, data, names)
         if start_from is None:
             try:
-                model.fit(interactions, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
+                model.fit(
+                    interactions,
+                    items=items,
+                    callbacks=callbacks,
+                    checkpoint=checkpoint,
+                    resume=resume,
+                )
             except KeyboardInterrupt:
                 if checkpoint.exists():
                     again = "continue with the same command and --resume"
@@ -125,7 +138,9 @@ def fit_command(
         else:
             trained = cast(TrainedItems, train or "all")
             n_epochs = N_EPOCHS if epochs is None else epochs
-            model.partial_fit(interactions, n_epochs=n_epochs, train=trained, callbacks=callbacks)
+            model.partial_fit(
+                interactions, items=items, n_epochs=n_epochs, train=trained, callbacks=callbacks
+            )
     facts = {"name": options.dataset_name(data), **interactions.describe()}
     model.save(out, dtype=cast(WeightType, dtype), data=facts)
     if start_from is None:
@@ -157,7 +172,9 @@ def _outcome(model: ImplicitCFNADE, data: Interactions) -> str:
         )
     mpr = "" if model.validation_mpr_ is None else f", validation MPR {model.validation_mpr_:.2f} %"
     epochs = n_of(model.best_epoch_, "epoch")
-    return f"{users}, {n_of(data.n_items, 'item')}, {pairs}: trained for {epochs}{mpr}"
+    n_more = model.n_features_in_ - data.n_items
+    more = f" and {n_more:,} more of the items table" if n_more else ""
+    return f"{users}, {n_of(data.n_items, 'item')}{more}, {pairs}: trained for {epochs}{mpr}"
 
 
 def _check_changes(

@@ -32,10 +32,18 @@ Dislike = Annotated[
 ]
 N = Annotated[int, typer.Option("-n", min=1, help="Maximum number of items.")]
 Exclude = Annotated[
-    list[str] | None, typer.Option(metavar="ITEM", help="Item to leave out; repeatable.")
+    list[str] | None,
+    typer.Option(
+        metavar="ITEM|COLUMN=VALUE",
+        help="Item to leave out, or a category, such as genre=Horror; repeatable.",
+    ),
 ]
 Only = Annotated[
-    list[str] | None, typer.Option(metavar="ITEM", help="Item to choose from; repeatable.")
+    list[str] | None,
+    typer.Option(
+        metavar="ITEM|COLUMN=VALUE",
+        help="Item to choose from, or a category, such as category=film; repeatable.",
+    ),
 ]
 IncludeSeen = Annotated[
     bool, typer.Option("--include-seen", help="Recommend items of the history as well.")
@@ -107,8 +115,8 @@ def similar_command(
     """Find the items that are recommended to the same people as ITEM."""
     asked = ModelOnDisk(model)
     (itemid,) = asked.items([item])
-    left_out = [itemid, *asked.items(exclude)]
-    chosen = None if only is None else asked.items(only)
+    left_out = [itemid, *asked.excluded(exclude)]
+    chosen = None if only is None else asked.chosen(only)
     ids, similarities = asked.model.similar_items(itemid, n, filter_items=left_out, items=chosen)
     column_of = asked.catalogue.column_of
     found = [
@@ -160,9 +168,42 @@ class ModelOnDisk:
         """Keywords of `recommend` that say which items to choose from."""
         return {
             "filter_already_liked_items": not include_seen,
-            "filter_items": self.items(exclude),
-            "items": None if only is None else self.items(only),
+            "filter_items": self.excluded(exclude),
+            "items": None if only is None else self.chosen(only),
         }
+
+    def excluded(self, written: list[str] | None) -> list[Any]:
+        """Items to leave out: those written, and all of the categories."""
+        items, categories = self._categories(written)
+        for column, values in categories.items():
+            found = self.catalogue.with_features({column: values})
+            items += self.catalogue.ids[found].tolist()
+        return items
+
+    def chosen(self, written: list[str]) -> list[Any]:
+        """Items to choose from: those written, or those with a value in each named column."""
+        items, categories = self._categories(written)
+        if not categories:
+            return items
+        if items:
+            raise ConfigError(
+                f"--only takes items or categories, not both; got {items[0]!r} and "
+                f"{next(iter(categories))!r}"
+            )
+        found: list[Any] = self.catalogue.ids[self.catalogue.with_features(categories)].tolist()
+        return found
+
+    def _categories(self, written: list[str] | None) -> tuple[list[Any], dict[str, list[str]]]:
+        """Items, and values of categories by column; an id may contain an equals sign."""
+        items: list[Any] = []
+        categories: dict[str, list[str]] = {}
+        for text in written or []:
+            column, equals, value = text.partition("=")
+            if equals and text not in self.ids:
+                categories.setdefault(column, []).append(value)
+            else:
+                items += self.items([text])
+        return items, categories
 
     def describe(self, column: int) -> dict[str, Any]:
         """Id and name of an item, for JSON."""

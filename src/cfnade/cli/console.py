@@ -246,7 +246,7 @@ def recommendation_table(found: list[dict[str, Any]]) -> Table:
     if any("because" in entry for entry in found):
         table.add_column("because of")
     for place, entry in enumerate(found, start=1):
-        reasons = [escape(", ".join(map(_label, entry["because"])))] if "because" in entry else []
+        reasons = [escape(", ".join(map(_reason, entry["because"])))] if "because" in entry else []
         table.add_row(str(place), escape(_label(entry)), _value(entry, value), *reasons)
     return table
 
@@ -293,16 +293,30 @@ def explanation_table(explained: dict[str, Any]) -> Table:
         caption="Effect: the value with the entry, minus the value without it.",
         caption_justify="left",
     )
+    if any("shared" in effect for effect in explained["effects"]):
+        table.add_column("in common")
     for effect in explained["effects"]:
         kind = "" if effect["liked"] else " (disliked)"
-        table.add_row(escape(_label(effect) + kind), _value(effect, value, "+"))
+        shared = [escape(shared_values(effect["shared"]))] if "shared" in effect else []
+        table.add_row(escape(_label(effect) + kind), _value(effect, value, "+"), *shared)
     return table
+
+
+def shared_values(shared: dict[str, list[str]]) -> str:
+    """What two items have in common, in words: `genre=Drama, Crime; year=1994`."""
+    return "; ".join(f"{column}={', '.join(values)}" for column, values in shared.items())
 
 
 def _label(entry: dict[str, Any]) -> str:
     """An item's name and id, or the id if that is the name."""
     name, item = entry["name"], str(entry["item"])
     return item if name == item else f"{name} ({item})"
+
+
+def _reason(effect: dict[str, Any]) -> str:
+    """An entry of the history, and what it has in common with the recommended item."""
+    shared = shared_values(effect.get("shared", {}))
+    return f"{_label(effect)} [{shared}]" if shared else _label(effect)
 
 
 def suggestions_table(suggestions: Suggestions) -> Table:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from cfnade.data.interactions import (
 )
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import DataError
+
+if TYPE_CHECKING:
+    from cfnade.data.ingest.items_table import DescribedItems
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,19 @@ class Catalogue:
         listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
         self._report_unknown([i for i in listed if i not in self.column_of], unknown)
         return [self.column_of[item] for item in listed if item in self.column_of]
+
+    def with_features(self, wanted: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Columns of the items with these features; see `ItemFeatures.with_any`.
+
+        Raises:
+            DataError: If a column or a value is unknown, or nothing is known about the items.
+        """
+        if self.features is None:
+            raise DataError(
+                f"nothing is known about the items' {', '.join(map(str, wanted))}: the model was "
+                "fitted without an items table; fit it with items=..., or choose items by id"
+            )
+        return self.features.with_any(wanted)
 
     def history(self, history: History, *, unknown: Unknown = "raise") -> CountMatrix:
         """Turn a history by item id into a row of counts, (1, n_items).
@@ -162,6 +178,50 @@ class Catalogue:
             features = None if self.features is None else self.features.grown(len(ids))
             catalogue = Catalogue(ids, self._grown_names(data, column_of, ids), features)
         return catalogue, _in_columns(data.counts, column_of, len(catalogue))
+
+    def described(self, table: DescribedItems) -> Catalogue:
+        """Add what a table says about items, and the items that only the table has.
+
+        Rows of the table replace what was known about their items. A known item keeps its column
+        and name.
+
+        Raises:
+            DataError: If nothing is known about any item of the data, or ids cannot take the known
+                type.
+        """
+        places = places_among(table.ids, self.ids, self.column_of)
+        is_new = places < 0
+        if is_new.all() and self.features is None:  # there is nothing to learn from
+            raise DataError(
+                "the items table has none of the items: its ids look like "
+                f"{table.ids[:1].tolist()[0]!r}, those of the data like "
+                f"{self.ids[:1].tolist()[0]!r}; write both with the same type"
+            )
+        if table.features.n_features == 0:  # names alone say nothing about unknown items
+            return replace(self, names=self._described_names(table, places, self.ids))
+        places[is_new] = len(self) + np.arange(np.count_nonzero(is_new))
+        ids = append_ids(self.ids, table.ids[is_new]) if is_new.any() else self.ids
+        parts = [(places, table.features)]
+        if self.features is not None:
+            kept = np.arange(len(self))
+            kept[places[places < len(self)]] = -1
+            parts.insert(0, (kept, self.features))
+        features = ItemFeatures.joined(len(ids), parts)
+        return Catalogue(ids, self._described_names(table, places, ids), features)
+
+    def _described_names(
+        self, table: DescribedItems, places: NDArray[np.intp], ids: NDArray[Any]
+    ) -> NDArray[Any] | None:
+        """Own names, those of the table for items without one, else ids."""
+        if self.names is None and not table.names:
+            return None
+        names = np.array([str(item) for item in ids.tolist()], dtype=object)
+        for item, place in zip(table.ids.tolist(), places.tolist(), strict=True):
+            if place >= 0 and item in table.names:
+                names[place] = table.names[item]
+        if self.names is not None:
+            names[: len(self)] = self.names
+        return names
 
     def _grown_names(
         self, data: Interactions, column_of: NDArray[np.intp], ids: NDArray[Any]

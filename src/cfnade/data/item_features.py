@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,21 @@ from scipy.sparse import csc_array, csr_array
 
 from cfnade.errors import DataError, n_of
 
+MOST_SHARED = 5
+"""Values to name of those that two items have in common."""
+
 _MOST_COMPARED = 2_000  # texts compared for a suggestion
+
+
+class Entries(NamedTuple):
+    """Values of items in one column of a table."""
+
+    items: Sequence[int] | NDArray[np.integer]
+    """Row of the item, (n_entries,) like the others."""
+    values: Sequence[str]
+    """A value that it has."""
+    weights: Sequence[float] | NDArray[np.floating]
+    """Of the value: 1 for a category."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +47,10 @@ class ItemFeatures:
     columns: tuple[str, ...]
     """Names of the table's columns, such as ("genre", "brand")."""
 
+    forms: tuple[str, ...] = ()
+    """How the cells of each column are read: `values`, `words`, or `list` and what separates them;
+    empty if they were not read from a table. A later table of few items is read alike."""
+
     def __post_init__(self) -> None:
         n_features = self.matrix.shape[1]
         if len(self.values) != n_features or len(self.column) != n_features:
@@ -39,8 +58,78 @@ class ItemFeatures:
                 f"a matrix of {n_of(n_features, 'feature')} needs as many values and columns, got "
                 f"{len(self.values)} and {len(self.column)}"
             )
+        if self.forms and len(self.forms) != len(self.columns):
+            raise DataError(f"{len(self.columns)} columns need as many forms or none")
         if n_features and not 0 <= self.column.min() <= self.column.max() < len(self.columns):
             raise DataError(f"a feature belongs to none of the {len(self.columns)} columns")
+
+    @classmethod
+    def from_entries(
+        cls, n_items: int, columns: Mapping[str, Entries], forms: Mapping[str, str]
+    ) -> ItemFeatures:
+        """Build from the values of items, by column of the table, and how its cells are read.
+
+        Values are in the order of the columns, then of the text. Of a value that an item has
+        twice, the larger weight counts.
+        """
+        values: list[str] = []
+        parts, places = [], []
+        for place, entries in enumerate(columns.values()):
+            found = sorted(set(entries.values))
+            feature = {value: n for n, value in enumerate(found, start=len(values))}
+            of = np.fromiter(map(feature.__getitem__, entries.values), np.int64)
+            parts.append((np.asarray(entries.items, np.int64), of, np.asarray(entries.weights)))
+            values += found
+            places += [place] * len(found)
+        return cls(
+            _matrix(parts, (n_items, len(values))),
+            np.array(values, dtype=object),
+            np.array(places, dtype=np.int64),
+            tuple(columns),
+            tuple(forms[name] for name in columns),
+        )
+
+    @classmethod
+    def joined(
+        cls, n_items: int, parts: Sequence[tuple[NDArray[np.integer], ItemFeatures]]
+    ) -> ItemFeatures:
+        """Features of several tables in one; columns with the same name become one.
+
+        Args:
+            n_items: Number of rows.
+            parts: For each table the row of each of its items, -1 to leave it out, and features.
+        """
+        forms = {name: form for _, part in reversed(parts) for name, form in part.form_of.items()}
+        columns = list(dict.fromkeys(name for _, part in parts for name in part.columns))
+        keys = [
+            [(columns.index(part.columns[c]), v) for c, v in zip(*part.named, strict=True)]
+            for _, part in parts
+        ]
+        feature = {key: n for n, key in enumerate(sorted({key for some in keys for key in some}))}
+        arrays = []
+        for (rows, part), own in zip(parts, keys, strict=True):
+            place = np.array([feature[key] for key in own], dtype=np.int64)
+            row = rows[np.repeat(np.arange(part.n_items), np.diff(part.matrix.indptr))]
+            kept = row >= 0
+            arrays.append((row[kept], place[part.matrix.indices[kept]], part.matrix.data[kept]))
+        of_column, values = zip(*feature, strict=True) if feature else ((), ())
+        return cls(
+            _matrix(arrays, (n_items, len(values))),
+            np.array(values, dtype=object),
+            np.array(of_column, dtype=np.int64),
+            tuple(columns),
+            tuple(forms[name] for name in columns) if len(forms) == len(columns) else (),
+        )
+
+    @property
+    def named(self) -> tuple[list[int], list[str]]:
+        """Column and text of each feature."""
+        return self.column.tolist(), self.values.tolist()
+
+    @property
+    def form_of(self) -> dict[str, str]:
+        """How the cells of each column are read, where that is known."""
+        return dict(zip(self.columns, self.forms, strict=False))
 
     @property
     def n_items(self) -> int:
@@ -51,6 +140,25 @@ class ItemFeatures:
     def n_features(self) -> int:
         """Number of features."""
         return int(self.matrix.shape[1])
+
+    def with_any(self, wanted: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Items that have, in every column of a mapping, its value or one of its values.
+
+        Args:
+            wanted: A value, or a list of values, by column of the table.
+
+        Returns:
+            Ascending, (n,).
+
+        Raises:
+            DataError: If a column or a value is unknown.
+        """
+        found = np.arange(self.n_items)
+        for column, values in wanted.items():
+            listed = [values] if isinstance(values, str) else _listed(values)
+            any_of = [self.members(column, str(value)) for value in listed]
+            found = np.intersect1d(found, np.concatenate([np.empty(0, np.int64), *any_of]))
+        return found
 
     def members(self, column: str, value: str) -> NDArray[np.int64]:
         """Items with a feature, ascending, (n,).
@@ -65,8 +173,7 @@ class ItemFeatures:
         places = self._places(column)
         feature = places.get(value)
         if feature is None:
-            folded = {text.casefold(): place for text, place in places.items()}
-            feature = folded.get(str(value).casefold())
+            feature = self._folded_feature_of[column].get(str(value).casefold())
         if feature is None:
             raise DataError(f"no item has {column}={value}; {_suggestions(str(value), places)}")
         start, end = self._by_feature.indptr[feature : feature + 2]
@@ -81,6 +188,15 @@ class ItemFeatures:
             found.setdefault(self.columns[self.column[feature]], []).append(self.values[feature])
         return {name: found[name] for name in self.columns if name in found}
 
+    def shared(self, one: int, other: int, most: int = MOST_SHARED) -> dict[str, list[str]]:
+        """What two items have in common: values by column, the rarest first."""
+        first, second = (self._features_of(item) for item in (one, other))
+        both = np.intersect1d(first, second, assume_unique=True)
+        found: dict[str, list[str]] = {}
+        for feature in both[np.argsort(self._n_with[both], kind="stable")][:most].tolist():
+            found.setdefault(self.columns[self.column[feature]], []).append(self.values[feature])
+        return found
+
     def of_column(self, column: str) -> NDArray[np.int64]:
         """Features that belong to a column, ascending, (n,).
 
@@ -92,11 +208,23 @@ class ItemFeatures:
             raise DataError(f"nothing is known about the items' {column}; {near}")
         return np.flatnonzero(self.column == self.columns.index(column)).astype(np.int64)
 
+    def first(self, n_items: int) -> ItemFeatures:
+        """Features of the first items alone."""
+        return replace(self, matrix=self.matrix[:n_items])
+
     def grown(self, n_items: int) -> ItemFeatures:
         """The same with more items at the end, of which nothing is known."""
         grown = csr_array(self.matrix, copy=True)
         grown.resize(n_items, self.n_features)
         return replace(self, matrix=grown)
+
+    def _features_of(self, item: int) -> NDArray[np.integer]:
+        return np.asarray(self.matrix.indices[slice(*self.matrix.indptr[item : item + 2])])
+
+    @cached_property
+    def _n_with(self) -> NDArray[np.int64]:
+        """Items with each feature, (n_features,)."""
+        return np.bincount(self.matrix.indices, minlength=self.n_features)
 
     @cached_property
     def _by_feature(self) -> csc_array:
@@ -109,16 +237,36 @@ class ItemFeatures:
     def _feature_of(self) -> dict[str, dict[str, int]]:
         """Place of each value, by column and text."""
         found: dict[str, dict[str, int]] = {name: {} for name in self.columns}
-        for place, (column, value) in enumerate(
-            zip(self.column.tolist(), self.values.tolist(), strict=True)
-        ):
+        for place, (column, value) in enumerate(zip(*self.named, strict=True)):
             found[self.columns[column]][value] = place
         return found
+
+    @cached_property
+    def _folded_feature_of(self) -> dict[str, dict[str, int]]:
+        """Place of each value, by column and text without case."""
+        return {
+            column: {text.casefold(): place for text, place in places.items()}
+            for column, places in self._feature_of.items()
+        }
 
     def _places(self, column: str) -> dict[str, int]:
         """Place of each value of a column; raises `DataError` for an unknown column."""
         self.of_column(column)
         return self._feature_of[column]
+
+
+def _matrix(
+    parts: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]], shape: tuple[int, int]
+) -> csr_array:
+    """Rows, columns and values as a matrix; of a place that occurs twice the largest value."""
+    nothing = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+    row, column, value = map(np.concatenate, zip(nothing, *parts, strict=True))
+    order = np.lexsort((value, column, row))
+    row, column, value = row[order], column[order], value[order].astype(np.float32)
+    is_last = np.ones(row.size, dtype=np.bool_)
+    is_last[:-1] = (np.diff(row) != 0) | (np.diff(column) != 0)
+    starts = np.searchsorted(row[is_last], np.arange(shape[0] + 1))
+    return csr_array((value[is_last], column[is_last], starts), shape=shape)
 
 
 def _suggestions(wanted: str, known: Iterable[str]) -> str:
@@ -130,6 +278,11 @@ def _suggestions(wanted: str, known: Iterable[str]) -> str:
         return f"did you mean {' or '.join(near)}?"
     more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
     return f"known: {', '.join(names[:5])}{more}"
+
+
+def _listed(values: Any) -> list[Any]:
+    """Values of a collection, or a value alone."""
+    return list(values) if isinstance(values, Collection) else [values]
 
 
 def _same_first_sign(wanted: str, names: list[str]) -> list[str]:

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from cfnade.beyond.direct import NeighbourRegression, likes_of
+from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import log_watchers, recent_counts, trend
 from cfnade.checks import check_bytes, check_choice, check_whole
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, popularity_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
+from cfnade.fit.cold_start import add_features
 from cfnade.fit.plan import FitPlan, MemoryPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.model.config import ModelConfig
@@ -42,7 +45,7 @@ START_NEIGHBOURS = 20
 
 _ROWS = 512  # new items at once
 _DIRECT_WEIGHTS = ("neighbours", "neighbour_weight")
-_READOUT_WEIGHTS = (*_DIRECT_WEIGHTS, "trend")
+_READOUT_WEIGHTS = (*_DIRECT_WEIGHTS, "trend", "mean_hidden")
 
 
 def extend(
@@ -56,6 +59,8 @@ def extend(
     readout: Readout | None = None,
     seen: Sequence[Mapping[str, Any]] = (),
     relative_rating: RelativeRating | None = None,
+    features: ItemFeatures | None = None,
+    strengths: FeatureStrengths | None = None,
     callbacks: Callbacks | None = None,
 ) -> tuple[NetworkScorer, list[Epoch]]:
     """Train a network on more data, which may have new items at the end of its columns.
@@ -73,6 +78,9 @@ def extend(
             known items are found again if this data has the most pairs and trains known items.
         relative_rating: Count distributions to use as they are, apart from new items; None goes on
             from those of the network.
+        features: What is known about the items. New items need no watchers then; those that had
+            none before and have some now count as new.
+        strengths: How strongly features count; None for the usual ones.
         callbacks: For progress.
 
     Returns:
@@ -110,7 +118,11 @@ def extend(
     weights = with_new_items(weights, rated)
     weights["dislike_weight"] *= np.float32(dislike_scale(before.config) / dislike_scale(config))
     epochs: list[Epoch] = []
-    is_trained = np.arange(n_items) >= n_known if train_items == "new" else np.ones(n_items, bool)
+    is_new = np.arange(n_items) >= n_known
+    if features is not None:
+        is_new[:n_known] = scorer.relative_rating.n_watchers == 0
+    is_trained = is_new if train_items == "new" else np.ones(n_items, bool)
+    is_kept = np.zeros(n_items, bool)  # with its neighbours
     with limited_threads(settings.n_threads):
         if n_epochs > 0 and is_trained.any():
             callbacks.plan({"training": 1.0}, n_epochs)
@@ -137,11 +149,25 @@ def extend(
             weights, epochs = dict(trained.network.weights), trained.epochs
         if config.n_neighbours:
             finds_all = plan.direct is not None and plan.has_most_pairs(seen)
-            n_kept = n_known if keeps_known or not finds_all else 0
-            weights |= _neighbours(before, rated, plan, readout, n_kept)
+            if keeps_known or not finds_all:
+                is_kept = ~is_new
+            weights |= _neighbours(before, rated, plan, readout, is_kept)
         if "trend" in before.weights:
             weights["trend"] = _trend(before, rated, readout, None if keeps_known else log)
-    return NetworkScorer(NumpyNetwork(config, weights), ratings), epochs
+        found = NetworkScorer(NumpyNetwork(config, weights), ratings)
+        if features is not None:
+            now = np.bincount(counts.indices, minlength=n_items)
+            found = add_features(
+                found,
+                features,
+                strengths or FeatureStrengths(),
+                histories=read,
+                n_watchers=np.maximum(ratings.n_watchers, now),
+                is_changed=is_new,
+                gets_neighbours=~is_kept,
+                n_threads=settings.n_threads,
+            )
+    return found, epochs
 
 
 def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None:
@@ -157,23 +183,26 @@ def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None
 
 
 def _neighbours(
-    before: NumpyNetwork, rated: csr_array, plan: FitPlan, readout: Readout, n_kept: int
+    before: NumpyNetwork, rated: csr_array, plan: FitPlan, readout: Readout, is_kept: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
-    """The direct path: the first `n_kept` items keep their neighbours, the others get new ones."""
+    """The direct path: some items keep their neighbours, (n_items,), the others get new ones."""
     n_items, n_neighbours = rated.shape[1], before.config.n_neighbours
-    if n_kept == n_items:
+    if is_kept.all():
         return {name: before.weights[name] for name in _DIRECT_WEIGHTS}
-    if plan.direct is None:  # too many items: their neighbours are themselves, without weight
-        neighbours = np.repeat(np.arange(n_items)[:, None], n_neighbours, axis=1)
-        weight = np.zeros((n_items, n_neighbours), dtype=np.float32)
-    else:
+    # Without any: their neighbours are themselves, without weight.
+    neighbours = np.repeat(np.arange(n_items)[:, None], n_neighbours, axis=1)
+    weight = np.zeros((n_items, n_neighbours), dtype=np.float32)
+    if plan.direct is not None:  # else too many items
         n_candidates = max(plan.direct.n_candidates, n_neighbours)
         regression = NeighbourRegression(rated, n_candidates, plan.direct.max_users)
         assert readout.direct_l2 is not None and readout.direct_gain is not None
-        neighbours, weight = regression.neighbours(readout.direct_l2, n_neighbours)
-        weight *= np.float32(readout.direct_gain)
-    both = zip(_DIRECT_WEIGHTS, (neighbours, weight), strict=True)
-    return {n: np.concatenate([before.weights[n][:n_kept], rows[n_kept:]]) for n, rows in both}
+        n_found = min(readout.direct_neighbours or n_neighbours, n_neighbours)  # others are alike
+        found, strength = regression.neighbours(readout.direct_l2, n_found)
+        neighbours[:, :n_found] = found
+        weight[:, :n_found] = np.float32(readout.direct_gain) * strength
+    kept = np.flatnonzero(is_kept)
+    neighbours[kept], weight[kept] = (before.weights[name][kept] for name in _DIRECT_WEIGHTS)
+    return dict(zip(_DIRECT_WEIGHTS, (neighbours, weight), strict=True))
 
 
 def _trend(

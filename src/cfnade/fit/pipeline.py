@@ -18,6 +18,7 @@ from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.event_kinds import find_weights, target_features
 from cfnade.beyond.factors import start_from_factors
+from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
@@ -25,9 +26,11 @@ from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
 from cfnade.data.events import EventLog, Weights
 from cfnade.data.interactions import CountMatrix, Interactions, with_dislikes
+from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, confidence, likes_alone
 from cfnade.data.splitting import overlap, sample_users, without_overlap
 from cfnade.errors import DataError, MissingExtraError
+from cfnade.fit.cold_start import add_features, find_strengths
 from cfnade.fit.plan import (
     ALL_EVENTS,
     FEWEST_NEW_TARGETS,
@@ -128,6 +131,9 @@ class Fitted:
     event_weights: Weights | None
     """Of each kind of event, given or found; None counts all alike."""
 
+    strengths: FeatureStrengths | None
+    """How strongly features of items count; None without features."""
+
     epochs: list[Epoch] = field(repr=False)
     """All epochs of the training that was validated."""
 
@@ -136,6 +142,7 @@ def fit_network(
     known: Interactions | CountMatrix,
     settings: FitSettings,
     *,
+    features: ItemFeatures | None = None,
     validation: CountMatrix | None = None,
     relative_rating: RelativeRating | None = None,
     callbacks: Callbacks | None = None,
@@ -147,6 +154,7 @@ def fit_network(
     Args:
         known: Interactions to learn from, or their counts alone, (n_users, n_items).
         settings: All settings.
+        features: What is known about the items, and about further ones that nobody has touched.
         validation: Held-out counts to choose on, disjoint from `known`, never trained on;
             None holds out a part of `known`.
         relative_rating: Fitted count distributions; None fits them on the training part.
@@ -182,11 +190,13 @@ def fit_network(
         logger.info("%s", line)
     if settings.recipe.readout.direct and plan.direct is None:
         logger.warning("no direct item-item path: too many items, or not enough memory")
+    if features is not None:
+        plan.check_features(features, settings.memory_limit)
     callbacks = callbacks or Callbacks()
-    callbacks.plan(plan.stages, plan.training.max_epochs)
+    callbacks.plan(plan.stages_with(features), plan.training.max_epochs)
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
     with open_checkpoints(checkpoint, resume=resume) as checkpoints:
-        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints)
+        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints, features)
         with limited_threads(settings.n_threads):
             return fitting.fit(known, validation)
 
@@ -387,6 +397,7 @@ class _Chosen:
     validation_mpr: float | None = None
     calibrator: Calibrator | None = None
     n_looks: int = 0
+    strengths: FeatureStrengths | None = None
 
 
 @dataclass(frozen=True)
@@ -398,6 +409,7 @@ class _Fitting:
     relative_rating: RelativeRating | None
     callbacks: Callbacks
     checkpoints: Checkpoints
+    features: ItemFeatures | None = None
 
     def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
         """Train, and find the readout on held-out pairs; then add those pairs.
@@ -419,16 +431,19 @@ class _Fitting:
                 trained = self._train_once(ALL_EVENTS, plan, part, None)
         if held_out is None or part is not chosen.part:
             self.callbacks.begin("direct path of all pairs")
+        _, histories = part.histories(chosen.readout.history_half_life or 0.0)
+        scorer = part.scorer(trained.network, chosen.readout)
         return Fitted(
-            part.scorer(trained.network, chosen.readout),
-            plan,
-            trained.best_epoch,
-            chosen.validation_mpr,
-            chosen.readout,
-            chosen.calibrator,
-            chosen.n_looks,
-            known.event_weights,
-            trained.epochs,
+            scorer=self._with_features(scorer, chosen.strengths, likes_alone(histories)),
+            plan=plan,
+            best_epoch=trained.best_epoch,
+            validation_mpr=chosen.validation_mpr,
+            readout=chosen.readout,
+            calibrator=chosen.calibrator,
+            n_looks=chosen.n_looks,
+            event_weights=known.event_weights,
+            strengths=chosen.strengths,
+            epochs=trained.epochs,
         )
 
     def _choose(
@@ -438,7 +453,8 @@ class _Fitting:
         before_later = part = self._part(train)
         if held_out is None:
             plan, trained = self._train(part, None)
-            return _Chosen(plan, trained, plan.readout.or_usual(), part)
+            strengths = None if self.features is None else FeatureStrengths()
+            return _Chosen(plan, trained, plan.readout.or_usual(), part, strengths=strengths)
         self.callbacks.begin("direct path")
         new = without_overlap(train.counts, held_out)
         if train.target_event is not None and new.nnz < FEWEST_NEW_TARGETS:
@@ -449,19 +465,34 @@ class _Fitting:
         plan, trained = self._train(part, judge)
         self.callbacks.begin("readout")
         readout, mpr = judge.find_readout(trained.network)
-        _, histories = part.histories(readout.history_half_life or 0.0)
-        if plan.readout.repeats is None:
-            of_new = part.scorer(trained.network, replace(readout, repeats=()))
-            repeats = find_repeats(before_later, of_new, readout, held_out)
+        half_life, n_items = readout.history_half_life or 0.0, known.n_items
+        _, histories = part.histories(half_life)
+        scorer, strengths = part.scorer(trained.network, readout), None
+        if self.features is not None:
+            self.callbacks.begin("features")
+            likes = likes_alone(histories)
+            strengths = find_strengths(
+                scorer,
+                self.features.first(n_items),
+                likes,
+                new,
+                seed=self.settings.seed,
+                n_threads=self.settings.n_threads,
+            )
+            scorer = self._with_features(scorer, strengths, likes, n_items)
+            mpr = judge.metrics(judge.logits(scorer.network, half_life), ("mpr",))["mpr"]
+        repeats = plan.readout.repeats
+        if repeats is None and (repeats := find_repeats(before_later, scorer, readout, held_out)):
             readout = replace(readout, repeats=repeats)
+            scorer = part.scorer(trained.network, readout)
+            scorer = self._with_features(scorer, strengths, likes_alone(histories), n_items)
         self.callbacks.begin("calibration")
         users = np.flatnonzero(np.diff(new.indptr))
         if plan.refits:
             users = np.union1d(users, self._without_later_items(known, train, users.size))
-        scorer = part.scorer(trained.network, readout)
         calibrator = _calibrate(scorer, histories[users], new[users], more_missing=not plan.refits)
         kept = part if train is known else None  # else its memory is free for that of all pairs
-        return _Chosen(plan, trained, readout, kept, mpr, calibrator, judge.n_looks)
+        return _Chosen(plan, trained, readout, kept, mpr, calibrator, judge.n_looks, strengths)
 
     def _weigh_events(
         self, known: Interactions, train: Interactions, held_out: CountMatrix | None
@@ -500,6 +531,20 @@ class _Fitting:
         given = self.relative_rating
         ratings = given or RelativeRating().fit(data.counts)
         return TrainingPart(data, ratings, self.plan, self.settings.n_threads, given is None)
+
+    def _with_features(
+        self,
+        scorer: NetworkScorer,
+        strengths: FeatureStrengths | None,
+        histories: CountMatrix,
+        n_items: int | None = None,
+    ) -> NetworkScorer:
+        """The scorer with what is known about items; of the first ones, or of all."""
+        if self.features is None or strengths is None:
+            return scorer
+        known = self.features if n_items is None else self.features.first(n_items)
+        n_threads = self.settings.n_threads
+        return add_features(scorer, known, strengths, histories=histories, n_threads=n_threads)
 
     def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
         """Train once, or search for training settings; returns the plan that was carried out."""

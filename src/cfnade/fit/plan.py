@@ -18,6 +18,7 @@ from cfnade.beyond.readout import RECENCY, Readout
 from cfnade.checks import check_bytes
 from cfnade.data.events import Clock
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError
 from cfnade.fit.settings import FitSettings, Recipe, ValidationBy
 from cfnade.model.config import ModelConfig, TrainingConfig
@@ -339,6 +340,25 @@ class FitPlan:
             after[ALL_EVENTS] = stages["factors"] + stages["training"]
         return stages | after | {"direct path of all pairs": stages["direct path"]}
 
+    def stages_with(self, features: ItemFeatures | None) -> dict[str, float]:
+        """The stages of a fit with features of items."""
+        if features is None:
+            return self.stages
+        work = 1e-8 * features.matrix.nnz * self.model.n_hidden + 1e-6 * features.n_items
+        names = list(self.stages)
+        names.insert(names.index("calibration"), "features")
+        return {name: self.stages.get(name, work) for name in names}
+
+    def check_features(self, features: ItemFeatures, limit: str | None) -> None:
+        """Refuse features that do not fit the limit of memory."""
+        needed = self.memory.total + feature_bytes(features, self.model)
+        if limit is not None and needed > check_bytes("memory_limit", limit):
+            raise ConfigError(
+                f"fitting with {features.n_items:,} items and {features.n_features:,} features "
+                f"takes about {needed / 1e9:.1f} GB, more than the limit of {limit}; allow more, "
+                "or leave out items or columns of the items table"
+            )
+
     @property
     def grid(self) -> dict[str, Sequence[Any]]:
         """Values to try if there are several trials."""
@@ -492,6 +512,19 @@ def _is_well_known(n_users: int, n_items: int, n_pairs: int) -> bool:
     """Whether items have many watchers."""
     least = min(WELL_KNOWN_WATCHERS, WELL_KNOWN_SHARE * n_users)
     return n_pairs / max(n_items, 1) >= least
+
+
+def feature_users(n_items: int) -> int:
+    """Users on which it is judged how strongly features count."""
+    return min(1000, max(20_000_000 // n_items, 1))
+
+
+def feature_bytes(features: ItemFeatures, model: ModelConfig) -> int:
+    """Memory that features take at most, beside a network of the items with watchers."""
+    rows = features.n_items * (4 * model.n_hidden * 12 + 100 * 12 * 4)
+    coefficients = 4 * features.n_features * model.n_hidden * 2
+    judged = 4 * feature_users(features.n_items) * features.n_items * 6
+    return int(rows + coefficients + judged + 40 * features.matrix.nnz)
 
 
 def calibration_users(n_items: int) -> int:

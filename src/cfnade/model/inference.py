@@ -149,6 +149,9 @@ class NumpyNetwork:
         """d, and the trend of each item if the readout has one, (n_items,)."""
         if "trend" in weights:
             self.bias = self.bias + weights["trend"]
+        nothing = np.zeros(config.n_hidden, dtype=np.float32)
+        self.mean_hidden: NDArray[np.float32] = weights.get("mean_hidden", nothing)
+        """Of the users it was trained on, (n_hidden,), if items have features; else zeros."""
         self.direct_weight: csr_array | None = None
         """B: what a like of the row's item adds to the logit of the column's."""
         if config.n_neighbours:

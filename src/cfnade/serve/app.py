@@ -178,8 +178,8 @@ class Service:
         """Raise a RequestError if a request contradicts itself or the model."""
         for one in asked:
             one.check()
-        if any(one.dials is not None for one in asked):
-            await self.batcher.run_beside(partial(loaded.check_dials, asked))
+        if any(one.dials is not None or one.names_categories for one in asked):
+            await self.batcher.run_beside(partial(loaded.check, asked))
         if detailed := [one for one in asked if one.is_detailed]:
             await self.batcher.run_beside(lambda: [loaded.counts(one) for one in detailed])
 

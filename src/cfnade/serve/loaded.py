@@ -96,14 +96,14 @@ class LoadedModel:
             for answer, (_, unknown) in zip(answers, read, strict=True)
         ]
 
-    def check_dials(self, requests: Sequence[wire.RecommendRequest]) -> None:
-        """Raise a RequestError if this model cannot do what the dials of a request ask for."""
+    def check(self, requests: Sequence[wire.RecommendRequest]) -> None:
+        """Raise a RequestError if this model cannot do what dials and filters ask for."""
         try:
             for request in requests:
                 self._reranking(request)
+                self._filters(request)
         except DataError as error:
-            fix = "see the categories of the items that the model was fitted with"
-            raise RequestError(404, "unknown_category", str(error)[:300], fix) from None
+            raise _unknown_category(error) from None
         except ConfigError as error:
             message, _, fix = str(error).partition("; ")
             raise RequestError(409, "conflicting_dials", message, fix or "change one") from None
@@ -209,10 +209,21 @@ class LoadedModel:
 
     def _filters(self, request: wire.FilteredRequest) -> tuple[Columns | None, Columns, list[str]]:
         """Columns of `only` (None for all) and of `exclude`, and the unknown items."""
-        excluded, unknown = self.columns(request.exclude)
-        chosen, more = self.columns(request.only or [])
-        only = None if request.only is None else np.array(chosen, dtype=np.int64)
-        return only, np.array(excluded, dtype=np.int64), unknown + more
+        excluded, unknown = self._chosen(request.exclude)
+        if request.only is None:
+            return None, excluded, unknown
+        chosen, more = self._chosen(request.only)
+        return chosen, excluded, unknown + more
+
+    def _chosen(self, items: list[str | int] | dict[str, Any]) -> tuple[Columns, list[str]]:
+        """Columns of items by id or by category, and the unknown ids."""
+        if isinstance(items, dict) and items:
+            try:
+                return self.model.catalogue_.with_features(items), []
+            except DataError as error:
+                raise _unknown_category(error) from None
+        known, unknown = self.columns(list(items))
+        return np.array(known, dtype=np.int64), unknown
 
     def _by_column(
         self, values: dict[str, float]
@@ -226,6 +237,11 @@ class LoadedModel:
         kept = np.flatnonzero(is_known & (value > 0))
         kept = kept[np.argsort(columns[kept])]
         return columns[kept], value[kept], unknown
+
+
+def _unknown_category(error: DataError) -> RequestError:
+    fix = "see the categories of the items that the model was fitted with"
+    return RequestError(404, "unknown_category", str(error)[:300], fix)
 
 
 def _as_json(item: Any) -> str | int | float | bool:

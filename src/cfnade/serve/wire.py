@@ -92,6 +92,9 @@ AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 MAX_CATEGORIES = 100
 """Columns of categories in one request, and values of each."""
 
+Values = Category | Annotated[list[Category], Field(max_length=MAX_CATEGORIES, fail_fast=True)]
+"""A value of a column of the items table, or several."""
+
 
 class StrictRequest(BaseModel):
     """Base of all requests: unknown fields and wrong types are errors."""
@@ -157,10 +160,20 @@ class FilteredRequest(StrictRequest):
     n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = Field(
         default=10, description="Maximum number of items in the answer."
     )
-    exclude: list[ItemId] = Field(default_factory=list, description="Items to leave out.")
-    only: list[ItemId] | None = Field(
-        default=None, description="Items to choose from; null for all."
+    exclude: list[ItemId] | dict[Category, Values] = Field(
+        default_factory=list,
+        description="Items to leave out: ids, or values by column of the items table.",
     )
+    only: list[ItemId] | dict[Category, Values] | None = Field(
+        default=None,
+        description="Items to choose from: ids, or values by column of the items table, such as "
+        '{"category": "film"}; an item must have one of the values in each column. Null for all.',
+    )
+
+    @property
+    def names_categories(self) -> bool:
+        """Whether a filter is by category."""
+        return isinstance(self.exclude, dict) or isinstance(self.only, dict)
 
 
 class DialsRequest(StrictRequest):
@@ -251,6 +264,11 @@ class ItemEffect(Item):
     liked: bool = Field(description="False for a disliked entry.")
     score: float = Field(description="Change of the score.")
     probability: float | None = Field(description="Change of the probability; null if none.")
+    shared: dict[str, list[str]] | None = Field(
+        default=None,
+        description="What it has in common with the item: values by column of the items table, "
+        "if the model has one.",
+    )
 
 
 class Recommendation(Item):

@@ -160,7 +160,7 @@ def wrong_weights(
     """
     # Counted without `weight_shapes`: a forged number of layers could make that list huge.
     of_readout = {"trend": (config.n_items,), "repeat_bias": (config.n_items,)}
-    of_readout |= {"repeat_weight": (1,)}
+    of_readout |= {"repeat_weight": (1,), "mean_hidden": (config.n_hidden,)}
     added = {name: shape for name, shape in of_readout.items() if name in weights}
     n_expected = 5 + 2 * (config.n_layers - 1) + (2 if config.n_neighbours else 0) + len(added)
     if len(weights) != n_expected:

@@ -37,6 +37,8 @@ from cfnade.storage.encoding import (
     unpack_weights,
     wrong_weights,
 )
+from cfnade.storage.feature_arrays import ARRAYS as FEATURES
+from cfnade.storage.feature_arrays import pack_features, read_features
 
 FORMAT = 2
 MODEL = "model.json"
@@ -97,11 +99,12 @@ def _write_files(artifact: Artifact, weights: dict[str, NDArray[Any]], folder: P
     names = artifact.catalogue.names
     items = pack_ids(artifact.catalogue.ids)
     items["names"] = None if names is None else [str(name) for name in names.tolist()]
+    features, items["features"] = pack_features(artifact.catalogue.features)
     text = json.dumps(items, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / ITEMS).write_text(text, encoding="utf-8")
     ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
     save_arrays(folder / WEIGHTS, weights)
-    save_arrays(folder / RATINGS, ratings)
+    save_arrays(folder / RATINGS, {**ratings, **features})
     files = {}
     for name in FILES:
         with map_file(folder / name) as file:
@@ -197,10 +200,12 @@ def _load(folder: Path, handle: int | None, *, verify: bool) -> Artifact:
         weights = unpack_weights(map_tensors(files[WEIGHTS]))
         if problem := wrong_weights(config, weights, look_inside=verify):
             raise ArtifactError(problem)
+        arrays = map_tensors(files[RATINGS])
+        of_features = {name: arrays.pop(name) for name in FEATURES if name in arrays}
         artifact = Artifact(
             NumpyNetwork(config, weights),
-            _relative_rating(files[RATINGS]),
-            _catalogue(files[ITEMS]),
+            _relative_rating(arrays),
+            _catalogue(_items(files[ITEMS]), of_features),
             {k: v for k, v in described.items() if k not in _OF_THE_FORMAT},
         )
         sizes = {config.n_items, artifact.relative_rating.n_items_, len(artifact.catalogue)}
@@ -253,8 +258,8 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
 
     Returns:
         `model.json`, with the `state` of each file (`ok`, `not verified`, or what is wrong), the
-        `tensors` with type and shape, and the `items` with number, type, first ids and whether
-        they have names; the last two are None if they cannot be read.
+        `tensors` with type and shape, and the `items` with number, type, first ids, whether they
+        have names, and columns of features; the last two are None if they cannot be read.
 
     Raises:
         ArtifactError: If `model.json` is missing, damaged, or a later version wrote it.
@@ -276,12 +281,15 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
                         for tensor, array in map_tensors(file).items()
                     }
                 elif name == ITEMS:
-                    catalogue = _catalogue(file)
+                    items = _items(file)
+                    described_by = items.pop("features", None)
+                    catalogue = _catalogue(items, {})
                     found["items"] = {
                         "n_items": len(catalogue),
                         "dtype": catalogue.ids.dtype.name,
                         "first_ids": [str(item) for item in catalogue.ids[:3].tolist()],
                         "have_names": catalogue.names is not None,
+                        "features": _columns(described_by),
                     }
         except ArtifactError as error:
             state = str(error) if state in _GOOD else state
@@ -335,26 +343,38 @@ def _config(network: dict[str, Any]) -> ModelConfig:
         raise ArtifactError(f"the network's settings are wrong: {error}") from error
 
 
-def _relative_rating(file: mmap.mmap) -> RelativeRating:
-    arrays = map_tensors(file)
+def _relative_rating(arrays: Mapping[str, NDArray[Any]]) -> RelativeRating:
     if {name: array.dtype.str[1:] for name, array in arrays.items()} != _RATING_TYPES:
         raise ArtifactError("the count distributions are not the three arrays they should be")
     return RelativeRating.from_distributions(**arrays)
 
 
-def _catalogue(file: mmap.mmap) -> Catalogue:
+def _items(file: mmap.mmap) -> dict[str, Any]:
+    """The object of `items.json`."""
     if len(file) > _MOST_ITEMS_BYTES:
         raise ArtifactError(f"{ITEMS} is too large")
     items = parse_json(file[:])
     if not isinstance(items, dict):
         raise ArtifactError(f"{ITEMS} has no item ids")
+    return items
+
+
+def _catalogue(items: dict[str, Any], of_features: Mapping[str, NDArray[Any]]) -> Catalogue:
+    """Ids, names and features; early versions have no features."""
     ids, names = decode_ids(items), items.get("names")
+    features = read_features(of_features, items.get("features"))
     if names is None:
-        return Catalogue(ids)
+        return Catalogue(ids, None, features)
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if not are_texts or len(names) != len(ids):
         raise ArtifactError("there must be one name for each item, or none")
-    return Catalogue(ids, np.array(names, dtype=object))
+    return Catalogue(ids, np.array(names, dtype=object), features)
+
+
+def _columns(texts: Any) -> list[str]:
+    """Columns of features in `items.json`; none if it has no features."""
+    columns = texts.get("columns") if isinstance(texts, dict) else None
+    return [str(name) for name in columns] if isinstance(columns, list) else []
 
 
 def _own_sha256(described: dict[str, Any]) -> str:

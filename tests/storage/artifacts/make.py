@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, Interactions
@@ -19,7 +20,14 @@ from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import FORMAT
 
 HERE = Path(__file__).parent
-KEPT: dict[str, WeightType] = {f"v{FORMAT}": "float32", f"v{FORMAT}-int16": "int16"}
+FEATURES = f"v{FORMAT}-features"
+"""Fitted with an items table, which has an item that nobody has watched."""
+
+KEPT: dict[str, WeightType] = {
+    f"v{FORMAT}": "float32",
+    f"v{FORMAT}-int16": "int16",
+    FEATURES: "float32",
+}
 HISTORIES: list[dict[str, float]] = [
     {},
     {"film-0": 1},
@@ -31,9 +39,9 @@ HISTORIES: list[dict[str, float]] = [
 
 def main() -> None:
     """Fit on twelve items in three groups, save, and write down the recommendations."""
-    for name in KEPT:
-        if (HERE / name).exists():
-            raise SystemExit(f"{name} is kept as it is; a new format gets new folders")
+    new = {name: dtype for name, dtype in KEPT.items() if not (HERE / name).exists()}
+    if not new:
+        raise SystemExit("all models are kept as they are; a new format gets new folders")
     rng = np.random.default_rng(0)
     in_group = np.arange(60)[:, None] % 3 == np.arange(12)[None, :] % 3
     watched = rng.random((60, 12)) < np.where(in_group, 0.8, 0.1)
@@ -46,8 +54,11 @@ def main() -> None:
     )
     model = ImplicitCFNADE(n_hidden=4, max_epochs=30, learning_rate=0.02)
     model.set_params(recipe__n_layers=2, readout__direct_neighbours=3)
-    model.fit(data)
-    for name, dtype in KEPT.items():
+    groups = [("abc"[k % 3], "short" if k % 4 == 0 else "long") for k in range(13)]
+    items = pd.DataFrame(groups, columns=["genre", "length"])
+    items.insert(0, "item", [f"film-{k}" for k in range(13)])
+    for name, dtype in new.items():
+        model.fit(data, items=items if name == FEATURES else None)
         model.save(HERE / name, dtype=dtype, data={"name": "three groups"})
         kept = ImplicitCFNADE.load(HERE / name)
         answers = []

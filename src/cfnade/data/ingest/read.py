@@ -167,9 +167,9 @@ def read_item_names(
         rows = open_rows(connection, source)
         roles = choose_name_columns(rows.columns, item_col=item_col, name_col=name_col)
         scan = rows.scan(connection, roles)
-        usable = _usable_columns(connection.types(scan.query))
+        usable = usable_columns(connection.types(scan.query))
         query = f"SELECT {usable} FROM ({scan.query}) WHERE item IS NOT NULL AND name IS NOT NULL"
-        ids = _number_ids(connection, scan, query, "item")
+        ids = number_ids(connection, scan, query, "item")
         names = connection.execute(
             f"SELECT min(CAST(r.name AS VARCHAR)) FROM ({query}) AS r "
             "JOIN item_ids AS i ON r.item = i.id GROUP BY i.code ORDER BY i.code"
@@ -214,7 +214,7 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
     form = time_form(connection, scan, types["time"]) if "time" in columns else None
 
     def usable(query: str) -> str:
-        rows = f"SELECT {_usable_columns(types)} FROM ({query})"
+        rows = f"SELECT {usable_columns(types)} FROM ({query})"
         return rows if form is None else form.on(rows)
 
     query = usable(scan.query)
@@ -268,7 +268,7 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
     return _Rows(query, "sum(number)" if exact else "sum(number ORDER BY number)", times)
 
 
-def _usable_columns(types: Mapping[str, str]) -> str:
+def usable_columns(types: Mapping[str, str]) -> str:
     """SQL of the columns with NaN ids as NULL, and `number`, the value of `count`."""
     expressions = []
     for role, kind in types.items():
@@ -313,8 +313,8 @@ def _aggregate(
 ) -> Interactions:
     """Number the ids, add up each pair or event, and fetch only numbers."""
     rows = _check_rows(connection, scan, columns)
-    user_ids = _number_ids(connection, scan, rows.query, "user")
-    item_ids = _number_ids(connection, scan, rows.query, "item")
+    user_ids = number_ids(connection, scan, rows.query, "user")
+    item_ids = number_ids(connection, scan, rows.query, "item")
     kinds = _number_kinds(connection, rows.query, columns, named)
     keys = {"u": "u.code", "i": "i.code"}
     joins = 'JOIN user_ids AS u ON r."user" = u.id JOIN item_ids AS i ON r."item" = i.id '
@@ -377,7 +377,7 @@ def _number_kinds(
     return ()
 
 
-def _number_ids(connection: Connection, scan: Scan, query: str, role: str) -> NDArray[Any]:
+def number_ids(connection: Connection, scan: Scan, query: str, role: str) -> NDArray[Any]:
     """Number the distinct ids, in a table `<role>_ids` of `id` and `code`; the ids by code."""
     table, value = f"{role}_ids", "id"
     connection.execute(

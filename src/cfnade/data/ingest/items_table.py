@@ -1,0 +1,264 @@
+"""Tables of what is known about items: wide or long, in files or frames."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfnade.data.ingest.columns import (
+    COUNT_NAMES,
+    ITEM_NAMES,
+    LABEL_NAMES,
+    find_column,
+    required_column,
+)
+from cfnade.data.ingest.item_columns import VALUES, is_name, read_column, read_values
+from cfnade.data.ingest.read import number_ids, open_rows, usable_columns
+from cfnade.data.ingest.scan import Connection, Scan, connect, is_numeric, quote_name
+from cfnade.data.interactions import append_ids, places_among
+from cfnade.data.item_features import Entries, ItemFeatures
+from cfnade.errors import DataError, n_of
+
+logger = logging.getLogger(__name__)
+
+WEIGHT_NAMES = (*COUNT_NAMES, "tf", "relevance", "score", "value")
+"""Columns of a long table that may hold the weight of a value."""
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedItems:
+    """What is known about items, and their names."""
+
+    ids: NDArray[Any]
+    """(n_items,)."""
+
+    features: ItemFeatures
+    """(n_items, n_features)."""
+
+    names: Mapping[Hashable, str]
+    """Readable names by id, where there are any."""
+
+    def with_names(self, names: Mapping[Hashable, str]) -> DescribedItems:
+        """The same with these names instead."""
+        return replace(self, names=names)
+
+    def followed_by(self, more: DescribedItems) -> DescribedItems:
+        """Both tables in one; ids of different types are compared as text."""
+        index = {item: place for place, item in enumerate(self.ids.tolist())}
+        places = places_among(more.ids, self.ids, index)
+        is_new = places < 0
+        places[is_new] = len(self.ids) + np.arange(np.count_nonzero(is_new))
+        ids = append_ids(self.ids, more.ids[is_new]) if is_new.any() else self.ids
+        parts = [(np.arange(len(self.ids)), self.features), (places, more.features)]
+        listed = ids.tolist()
+        theirs = {
+            listed[place]: more.names[item]
+            for item, place in zip(more.ids.tolist(), places.tolist(), strict=True)
+            if item in more.names
+        }
+        features = ItemFeatures.joined(len(ids), parts)
+        return DescribedItems(ids, features, {**theirs, **self.names})
+
+
+def read_items(
+    source: Any, *, item_col: str | None = None, known: ItemFeatures | None = None
+) -> DescribedItems:
+    """Read what is known about items: categories, genres, tags, text, and their names.
+
+    A table is wide, with one row for each item and any number of columns; or long, with one row
+    for each value of an item: two columns, such as `item` and `tag`, perhaps with a weight or a
+    count (`item`, `word`, `count`), perhaps with the name of each value (`item`, `tag`, `name`).
+
+    In a wide table a cell may hold a list, separated by `|`, `;`, `,` or blanks. Text becomes a
+    bag of words. Whole numbers that items share are categories. Columns that are not used are
+    logged: numbers that are not whole, dates, and values of which most items have their own.
+
+    Args:
+        source: A file (CSV or Parquet), a folder, a glob, or a pandas, polars or Arrow frame; a
+            list of these is a list of tables, which may have different columns.
+        item_col: Column of items; None recognises names such as `item` or `movie_id`.
+        known: What is known already: columns with the same names are read alike.
+
+    Raises:
+        DataError: If nothing in the table can be used, or an item has several rows that differ.
+    """
+    if isinstance(source, DescribedItems):
+        return source
+    forms = {} if known is None else known.form_of
+    sources = source if isinstance(source, list | tuple) else [source]
+    tables = [_read_table(one, item_col, forms) for one in sources]
+    if not tables:
+        raise DataError("the list of items tables is empty; name at least one")
+    together = tables[0]
+    for more in tables[1:]:
+        together = together.followed_by(more)
+    return together
+
+
+def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> DescribedItems:
+    if isinstance(source, DescribedItems):
+        return source
+    with connect() as connection:
+        rows = open_rows(connection, source)
+        item = required_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))
+        others = [column for column in rows.columns if column != item]
+        if not others:
+            raise DataError(f"the items table has no column beside {item!r}; nothing is known")
+        roles = {"item": item, **{f"c{place}": name for place, name in enumerate(others)}}
+        scan = rows.scan(connection, roles)
+        table = _Rows.of(connection, scan, others)
+    label = next(iter(scan.parts))
+    if len(table.codes) == 0:
+        raise DataError(f"there are no rows with an item in {label}; expected at least one")
+    return table.as_long() if table.is_long(forms) else table.as_wide(forms)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of a table, values as text."""
+
+    ids: NDArray[Any]
+    codes: NDArray[np.integer]
+    """Place of each row's item among the ids, ascending, (n_rows,)."""
+    cells: Mapping[str, Sequence[str]]
+    """By column, empty if missing, (n_rows,)."""
+    kinds: Mapping[str, str]
+    """DuckDB's type by column."""
+
+    @classmethod
+    def of(cls, connection: Connection, scan: Scan, names: Sequence[str]) -> _Rows:
+        types = connection.types(scan.query)
+        query = f"SELECT {usable_columns(types)} FROM ({scan.query})"
+        with_item = f"SELECT * FROM ({query}) WHERE item IS NOT NULL"
+        ids = number_ids(connection, scan, with_item, "item")
+        roles = [f"c{place}" for place in range(len(names))]
+        texts = ", ".join(f"coalesce({_as_text(r, types[r])}, '') AS {r}" for r in roles)
+        found = connection.execute(
+            f"SELECT DISTINCT i.code AS code, {texts} FROM ({with_item}) AS r "
+            f"JOIN item_ids AS i ON r.item = i.id ORDER BY ALL"
+        ).fetchnumpy()
+        cells = {name: found[role].tolist() for role, name in zip(roles, names, strict=True)}
+        kinds = {name: types[role] for role, name in zip(roles, names, strict=True)}
+        return cls(ids, found["code"], cells, kinds)
+
+    def is_long(self, forms: Mapping[str, str]) -> bool:
+        """Whether items have several rows, one for each value, or had them in an earlier table."""
+        found = self._weight_and_label
+        if found is None:
+            return False
+        was_long = any(found) and any(name in forms for name in self.cells if name not in found)
+        return was_long or len(self.ids) < len(self.codes)
+
+    @property
+    def _weight_and_label(self) -> tuple[str | None, str | None] | None:
+        """Columns of weights and of names of values, beside the one of values; None if wide."""
+        names = list(self.cells)
+        weight = find_column(names, None, "weight", WEIGHT_NAMES) if len(names) > 1 else None
+        if weight is not None and not self._is_number(weight):
+            weight = None
+        left = [name for name in names if name != weight]
+        label = find_column(left, None, "name", LABEL_NAMES) if len(left) > 1 else None
+        left = [name for name in left if name != label]
+        if len(left) != 1 or (label is not None and not self._is_name_of(left[0], label)):
+            return None
+        return weight, label
+
+    def _is_number(self, name: str) -> bool:
+        return is_numeric(self.kinds[name]) or all(map(_number_in, self.cells[name]))
+
+    def _is_name_of(self, value: str, label: str) -> bool:
+        """Whether each value has one name."""
+        pairs = set(zip(self.cells[value], self.cells[label], strict=True))
+        return len(pairs) == len({text for text, _ in pairs})
+
+    def as_long(self) -> DescribedItems:
+        found = self._weight_and_label
+        assert found is not None
+        weight_col, label = found
+        (name,) = (column for column in self.cells if column not in found)
+        weights = np.ones(len(self.codes))
+        if weight_col is not None:
+            weights = np.array([float(text or 0) for text in self.cells[weight_col]])
+            if (weights[weights > 0] >= 1).all():  # counts
+                weights = np.where(weights > 0, 1.0 + np.log(np.maximum(weights, 1.0)), 0.0)
+            if not np.isfinite(weights).all():
+                raise DataError(f"weights in column {weight_col!r} must be finite numbers")
+        cells = self.cells[name if label is None else label]
+        if sum(len(cell.split()) for cell in cells) > _LONGEST * len(cells):
+            raise self._doubled()
+        entries = read_values(self.codes, cells, weights)
+        if not entries.values:
+            raise DataError(f"column {name!r} of the items table is empty; nothing is known")
+        n_values = len(set(entries.values))
+        logger.info(
+            "items table: %s; %s: %s", n_of(len(self.ids), "item"), name, f"{n_values:,} values"
+        )
+        columns, forms = {name: entries}, {name: VALUES}
+        return DescribedItems(
+            self.ids, ItemFeatures.from_entries(len(self.ids), columns, forms), {}
+        )
+
+    def as_wide(self, forms: Mapping[str, str]) -> DescribedItems:
+        if len(self.ids) < len(self.codes):
+            raise self._doubled()
+        codes = self.codes.tolist()
+        used: dict[str, Entries] = {}
+        found_forms: dict[str, str] = {}
+        understood: list[str] = []
+        unused: list[str] = []
+        names: dict[Hashable, str] = {}
+        for name, cells in self.cells.items():
+            column = read_column(name, self.kinds[name], codes, cells, forms.get(name))
+            (unused if column.entries is None else understood).append(f"{name}: {column.what}")
+            if column.entries is not None:
+                used[name], found_forms[name] = column.entries, column.form
+            if is_name(name) and not names:
+                pairs = zip(self.ids[self.codes].tolist(), cells, strict=True)
+                names = {item: text for item, text in pairs if text}
+        if not used and not names:
+            raise DataError(f"nothing in the items table can be used: {'; '.join(unused)}")
+        logger.info("items table: %s; %s", n_of(len(self.ids), "item"), "; ".join(understood))
+        if unused:
+            logger.warning("unused columns of the items table: %s", "; ".join(unused))
+        features = ItemFeatures.from_entries(len(self.ids), used, found_forms)
+        return DescribedItems(self.ids, features, names)
+
+    def _doubled(self) -> DataError:
+        """Some items have several rows that differ, in a table that is not long."""
+        again = np.flatnonzero(np.diff(self.codes) == 0)
+        n_doubled = np.unique(self.codes[again]).size
+        first = int(again[0])
+        item = self.ids[self.codes[[first]]].tolist()[0]
+        differing = [name for name, cells in self.cells.items() if cells[first] != cells[first + 1]]
+        have = "item has" if n_doubled == 1 else "items have"
+        return DataError(
+            f"{n_doubled:,} {have} several rows in the items table: those of {item!r} differ in "
+            f"{', '.join(map(repr, differing[:5]))}; give one row for each item, or one table for "
+            "each column of which an item has several values"
+        )
+
+
+_LONGEST = 8  # words of a value in a long table, on average: longer ones are texts
+
+
+def _as_text(role: str, kind: str) -> str:
+    """SQL of a value as text; the values of a list are separated by a sign of their own."""
+    name = f"r.{quote_name(role)}"
+    if kind.endswith("]") and not kind.startswith("STRUCT"):
+        return f"array_to_string(list_transform({name}, x -> CAST(x AS VARCHAR)), chr(31))"
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"CASE WHEN NOT isnan({name}) THEN CAST({name} AS VARCHAR) END"
+    return f"CAST({name} AS VARCHAR)"
+
+
+def _number_in(text: str) -> bool:
+    try:
+        float(text or 0)
+    except ValueError:
+        return False
+    return True
