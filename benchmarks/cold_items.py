@@ -221,8 +221,8 @@ def text(outcomes: dict[str, Any]) -> str:
         "",
         "Features help items with few watchers too. The same fits, tested on a tenth of the pairs "
         "of the other items (2,000 users), ranked among all items of the model. With the table "
-        "these are more, as cold items compete: that is all that changes on ml-1m, where items have "
-        "many watchers and validation leaves their weights alone (`half` is 0).",
+        "these are more, as cold items compete. That is all that changes on ml-1m, where items "
+        "have many watchers and validation leaves their weights alone (`half` is 0).",
         "",
         "| data | without the table | with it | seconds of the fit | with it |",
         "|---|---|---|---|---|",
