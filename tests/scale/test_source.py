@@ -96,7 +96,7 @@ def test_rows_without_a_kind_and_columns_with_too_many_are_refused(spark, caplog
     frame = spark.createDataFrame(
         [("u", "a", None), ("u", "b", "view")], "user string, item string, event string"
     )
-    with pytest.raises(DataError, match="1 of 2 rows have no event .* event_col 'none'"):
+    with pytest.raises(DataError, match=r"1 of 2 rows have no event .* event_col 'none'"):
         check_frame(frame, with_kinds=True)
     many = spark.range(150).selectExpr("id AS user", "id AS item", "id AS event", "id AS kind")
     assert check_frame(many, with_kinds=True).kinds == ()

@@ -53,7 +53,7 @@ def far_away(spark):
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def times_of(frame, column="time"):
+def times_of(frame):
     """The times by item, and their clock, on Spark."""
     checked = check_frame(frame, with_times=True)
     return {r["item_id"]: r["at"] for r in checked.rows.collect()}, checked.clock
