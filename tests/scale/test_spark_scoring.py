@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 
@@ -190,6 +191,21 @@ def test_a_prepared_folder_is_scored_by_whole_histories(spark, model, plays, pre
     assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
     n_files = len(list((tmp_path / "out").glob("part-*.parquet")))
     assert n_files == len(Prepared.open(prepared).shards) == 4  # each shard was a task
+
+
+def test_a_prepared_folder_must_have_the_event_weights_of_the_model(
+    spark, shop, folder, tmp_path, caplog
+):
+    ready = shutil.copytree(folder, tmp_path / "ready")
+    summary = json.loads((ready / "prepared.json").read_text())
+    summary["settings"] = {"event_weights": {"view": 1.0, "buy": 2.0}}
+    (ready / "prepared.json").write_text(json.dumps(summary))
+    with pytest.raises(DataError, match=r"prepared with the event weights .* the model has .*4\.9"):
+        score_prepared(spark, ready, shop / "model", tmp_path / "out")
+    assert caplog.messages == ["the data have no times: all events of a history weigh the same"]
+    caplog.clear()
+    score_prepared(spark, folder, shop / "model", tmp_path / "out")
+    assert caplog.messages[1] == "the data have no kinds of events: all events count alike"
 
 
 def test_ids_that_are_numbers_stay_numbers_of_any_width(spark, plays, tmp_path):
