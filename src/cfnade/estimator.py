@@ -355,15 +355,12 @@ class ImplicitCFNADE:
         Raises:
             DataError: If the data cannot be used, or their times are not those of the model.
         """
-        data, half_life = self._weighed(read_interactions(data)), self.answers_.reader.half_life
-        if half_life:
-            if data.log is None or data.clock is None:
-                logger.warning("the data have no times: all events of a history weigh the same")
-            else:
-                self._check_clock(data.clock)
-                shape, weights = data.counts.shape, data.event_weights
-                recent = recent_counts(data.log, shape, half_life, weights)
-                data = replace(data, counts=recent)
+        data = self._weighed(read_interactions(data))
+        half_life = self.answers_.reader.half_life_for(data.clock)
+        if half_life and data.log is not None:
+            shape, weights = data.counts.shape, data.event_weights
+            recent = recent_counts(data.log, shape, half_life, weights)
+            data = replace(data, counts=recent)
         histories = self.catalogue_.align(data, unknown=unknown)
         if data.dislikes is None:
             return histories
@@ -392,32 +389,12 @@ class ImplicitCFNADE:
 
     def _weighed(self, data: Interactions) -> Interactions:
         """The data with the weights of the model for the kinds of events."""
-        weights, target = self.event_weights_, self.target_event_
-        if weights is None and target is None:
+        reader, kinds = self.answers_.reader, () if data.log is None else data.log.kinds
+        weights, target = reader.weights_for(kinds)
+        if data.log is None or not (kinds and reader.kinds):
             return data
-        if data.log is None or not data.log.kinds:
-            logger.warning("the data have no kinds of events: all events count alike")
-            return data
-        kinds = data.log.kinds
-        if weights is not None:
-            for kind in kinds:
-                if kind not in weights:
-                    known = ", ".join(map(repr, weights))
-                    raise DataError(f"the model knows no event {kind!r}; its events are {known}")
-            weights = {kind: weights[kind] for kind in kinds}
         counts = data.log.counts(data.counts.shape, weights)
-        target = target if target in kinds else None
         return replace(data, counts=counts, event_weights=weights, target_event=target)
-
-    def _check_clock(self, clock: Clock) -> None:
-        """Refuse times in which the half-lives of the model make no sense."""
-        if "seconds" in (clock, self.clock_) and clock != self.clock_:
-            words = {"seconds": "dates or seconds since 1970", "order": "places in an order"}
-            found, own = (words.get(each or "", "numbers") for each in (clock, self.clock_))
-            raise DataError(
-                f"the times of the data are {found}, the model was fitted on {own}; give times "
-                "of the same kind, or none (time_col='none')"
-            )
 
     def plan(self, counts: Any) -> FitPlan:
         """What `fit` would do with these counts; `plan(counts).lines()` is readable.
@@ -529,7 +506,7 @@ class ImplicitCFNADE:
         uses_times = readout.history_half_life or readout.adds_trend
         if log is None or log.clock is None or not uses_times:
             return None
-        self._check_clock(log.clock)
+        self.answers_.reader.check_clock(log.clock)
         column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
         return replace(log, item=column_of[log.item].astype(np.int32))
 

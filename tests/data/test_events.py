@@ -51,6 +51,15 @@ def test_weighted_counts_and_dislikes_agree_with_a_plain_loop(entries, weights):
     assert {k: -v for k, v in sums.items() if v < 0} == dict(found.items())
 
 
+def test_events_of_a_kind_count_the_same_on_one_day_or_on_several():
+    weights = {"buy": 1.0, "skip": 0.0, "view": 0.1}
+    assert 0.1 + 0.1 + 0.1 + 0.1 + 0.1 + 0.1 != 0.1 * 6
+    several = log_of([(0, 0, 1, day, KINDS.index("view")) for day in range(6)])
+    once = log_of([(0, 0, 6, 0, KINDS.index("view"))])
+    for log in (several, once):
+        assert log.counts((1, 1), weights).data.tolist() == [0.1 * 6]
+
+
 @given(entries=ENTRIES)
 def test_without_weights_every_event_counts_once(entries):
     counts = log_of(entries).counts((4, 5))

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from cfnade.cli import main as cli
@@ -29,9 +31,12 @@ def cfnade(cluster, *arguments):
 
 def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
     ready, model, out = tmp_path / "ready", tmp_path / "model", tmp_path / "out"
+    log = pd.read_parquet(plays)
+    log["action"] = np.where(log["plays"] > 3, "replay", "play")
+    log.to_parquet(tmp_path / "log.parquet", index=False)
     done = cfnade(
-        cluster, "scale", "prepare", plays, "--out", ready, "--shards", 2, "--validation-users",
-        100, "--json", "-",
+        cluster, "scale", "prepare", tmp_path / "log.parquet", "--out", ready, "--shards", 2,
+        "--validation-users", 100, "--event-weights", "play=1,replay=2.5", "--json", "-",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -42,6 +47,7 @@ def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
     ) == 0  # fmt: skip
     fitted = ImplicitCFNADE.load(model)
     assert fitted.n_features_in_ == facts["n_items"] and fitted.validation_mpr_ < 50
+    assert fitted.event_weights_ == {"play": 1.0, "replay": 2.5}
     done = cfnade(cluster, "scale", "score", model, "--data", ready, "--out", out, "-n", 3)
     assert done.returncode == 0, done.stderr
     assert "n users" in done.stdout and "400" in done.stdout

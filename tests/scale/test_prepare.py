@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
@@ -8,8 +9,10 @@ from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.columns import Columns
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ConfigError, DataError
+from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import Prepared, parquet
+from tests.planted import window_shopping
 from tests.scale.shards_on_disk import n_held_alone
 
 pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]
@@ -108,6 +111,57 @@ def test_fractions_add_up_as_on_one_machine(spark, tmp_path):
     found = counts_by_pair(users_of(tmp_path / "out"))
     assert set(found.values()) == set(alone.counts.data.tolist()) == {0.1 + 0.2 + 0.3}
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
+
+
+def test_kinds_of_events_are_weighed_as_on_one_machine_and_the_model_reads_them_alike(
+    spark, tmp_path, caplog
+):
+    pytest.importorskip("torch")
+    from cfnade.scale.shard_training import train_prepared
+
+    shop = window_shopping().log
+    kind = np.array(shop.kinds)[shop.kind]
+    rows = pd.DataFrame({"user": shop.user, "item": shop.item, "what": kind, "time": 0})
+    rows.to_parquet(tmp_path / "shop.parquet", index=False)
+    weights = {"view": 0.1, "cart": 2.5, "buy": 10.0, "skip": -3.0}
+    config = PrepareConfig(shards=2, validation_share=0.0, event_weights=weights)
+    frame = spark.read.parquet(str(tmp_path / "shop.parquet"))
+    columns = Columns(event_col="what")
+    summary = prepare(frame, tmp_path / "out", config, columns)
+    alone = read_interactions(tmp_path / "shop.parquet", event_col="what", event_weights=weights)
+    found = counts_by_pair(users_of(tmp_path / "out"))
+    pairs = alone.counts.tocoo()
+    assert found == dict(zip(zip(pairs.row, pairs.col, strict=True), pairs.data, strict=True))
+    n_dropped = alone.log.counts(pairs.shape).nnz - alone.n_pairs
+    assert summary["n_dropped_pairs"] == n_dropped > 0
+    assert caplog.messages == [
+        "unused columns: 'time'",
+        f"{n_dropped} pairs are dropped: their weighted sum is not above 0",
+    ]
+
+    settings = {"n_hidden": 4, "max_epochs": 1, "batch_size": 100}
+    train_prepared(tmp_path / "out", tmp_path / "model", settings)
+    model = ImplicitCFNADE.load(tmp_path / "model")
+    assert model.event_weights_ == weights
+    plain = read_interactions(tmp_path / "shop.parquet", event_col="what")
+    assert (model.histories(plain) != alone.counts).nnz == 0
+
+
+def test_event_weights_that_do_not_fit_are_refused(spark, tmp_path):
+    rows = [("a", "x", "view", 1), ("b", "y", "buy", 2)]
+    frame = spark.createDataFrame(rows, "user string, item string, event string, time int")
+
+    def refused(weights, why, frame=frame, **columns):
+        config = PrepareConfig(shards=1, event_weights=weights)
+        with pytest.raises((ConfigError, DataError), match=why):
+            prepare(frame, tmp_path / "out", config, Columns(**columns))
+
+    refused({"view": 1.0}, "event 'buy' has no weight")
+    refused({"view": 1.0, "buy": 2.0, "like": 1.0}, "no event 'like' to weigh")
+    refused({"view": -1.0, "buy": 0.0}, "no pair has a count above 0 with these event weights")
+    refused({"view": 1.0}, "need a column with the kind", frame.drop("event"))
+    refused(None, "without their kinds of events; leave out event_col='event'", event_col="event")
+    refused({"view": 1.0}, "without their times; leave out time_col='time'", time_col="time")
 
 
 def test_a_default_file_system_elsewhere_and_a_name_with_a_blank_change_nothing(

@@ -1,127 +1,105 @@
-"""The queries of preparation: the same rows on DuckDB and Spark, by the rules of one machine."""
+"""Rows on Spark become the pairs that one machine reads."""
 
 from __future__ import annotations
 
-from collections import Counter
-
-import duckdb
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
+from cfnade.beyond.recency import decayed
+from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.columns import Columns
-from cfnade.data.ratings import RelativeRating
-from cfnade.errors import ConfigError
-from cfnade.scale.source import (
-    KNOWN,
-    TEST,
-    VALIDATION,
-    check_frame,
-    distributions_query,
-    split_query,
-)
-from tests.scale.shards_on_disk import n_held_alone
+from cfnade.errors import DataError
+from cfnade.scale.source import check_frame
 
 pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]
 
-
-def relative_rating_query(pairs):
-    """The definition of relative ratings; it sorts all watchers of an item in one place."""
-    return (
-        "SELECT user_id, item_id, n, "
-        f"cume_dist() OVER (PARTITION BY item_id ORDER BY n) AS rating FROM {pairs}"
-    )
-
-
-def run_query(frame, query):
-    """As `prepare` does."""
-    return frame.sparkSession.sql(query("{pairs}"), pairs=frame)
+WEIGHTS = {"buy": 3.7, "skip": -1.1, "view": 0.1}
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory):
+def log(tmp_path_factory):
+    """Events with counts, some of 0; sums of their weights in floating point depend on the order."""
     import pandas as pd
 
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(
-        {"user_id": rng.integers(300, size=3000), "item_id": rng.integers(40, size=3000)}
-    )
-    frame = frame.drop_duplicates()
-    frame["n"] = rng.integers(0, 7, len(frame)) / 2
-    path = tmp_path_factory.mktemp("pairs") / "pairs.parquet"
-    frame.to_parquet(path, index=False)
+    rng, n = np.random.default_rng(0), 400
+    columns = {
+        "user": rng.integers(9, size=n),
+        "item": rng.integers(8, size=n),
+        "plays": rng.integers(0, 4, size=n),
+        "week": rng.integers(30, size=n),
+        "event": rng.choice(list(WEIGHTS), size=n),
+    }
+    never = {"user": [9, 9], "item": [1, 2], "plays": 0, "week": [4, 5], "event": "view"}
+    path = tmp_path_factory.mktemp("log") / "log.parquet"
+    pd.concat([pd.DataFrame(columns), pd.DataFrame(never)]).to_parquet(path, index=False)
     return path
 
 
-@pytest.mark.parametrize("share", [0.1, 0.145, 0.5, 0.9, 0.99])
-def test_as_many_are_held_out_as_on_one_machine_and_never_all(tmp_path, share):
-    import pandas as pd
-
-    sizes = [*range(1, 60), 100, 200]  # of user k; 0.145 of 100 is a half as a decimal only
-    frame = pd.DataFrame({"user_id": np.repeat(np.arange(len(sizes)), sizes)})
-    frame = frame.assign(item_id=frame.groupby("user_id").cumcount(), n=1.0)
-    frame.to_parquet(tmp_path / "pairs.parquet")
-    query = split_query(
-        f"'{tmp_path / 'pairs.parquet'}'",
-        test_share=share,
-        validation_share=share,
-        validation_threshold="g",
-        seed=0,
-    )
-    found = Counter(duckdb.sql(f"SELECT user_id, part FROM ({query})").fetchall())
-    for user, n_items in enumerate(sizes):
-        n_test = n_held_alone(n_items, share)
-        n_validation = n_held_alone(n_items - n_test, share)
-        parts = [found[user, part] for part in (TEST, VALIDATION, KNOWN)]
-        assert parts == [n_test, n_validation, n_items - n_test - n_validation]
-        assert parts[-1] > 0
+def by_pair(pairs, value="n"):
+    return {(r["user_id"], r["item_id"]): r[value] for r in pairs.collect()}
 
 
-SPLIT = {"test_share": 0.5, "validation_share": 0.1, "validation_threshold": "8", "seed": 5}
+def as_pairs(counts):
+    pairs = counts.tocoo()
+    return dict(zip(zip(pairs.row, pairs.col, strict=True), pairs.data.tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
-    "query",
-    [relative_rating_query, distributions_query, lambda pairs: split_query(pairs, **SPLIT)],
-    ids=["relative ratings", "distributions", "split"],
-)
-def test_the_same_query_text_gives_the_same_rows_on_duckdb_and_on_spark(spark, pairs, query):
-    on_duckdb = duckdb.sql(query(f"'{pairs}'")).fetchall()
-    on_spark = run_query(spark.read.parquet(str(pairs)), query).collect()
-    assert sorted(map(tuple, on_spark)) == sorted(on_duckdb)
-
-
-def test_both_queries_of_relative_ratings_equal_the_fitted_ones_exactly(spark, pairs):
-    import pandas as pd
-
-    frame = pd.read_parquet(pairs)
-    frame = frame[frame["n"] > 0]
-    counts = csr_array((frame["n"], (frame["user_id"], frame["item_id"])), shape=(300, 40))
-    fitted = RelativeRating().fit(counts)
-    liked = spark.read.parquet(str(pairs)).where("n > 0")
-    found = run_query(liked, relative_rating_query).toPandas()
-    expected = fitted.of_pairs(found["item_id"].to_numpy(), found["n"].to_numpy())
-    assert found["rating"].tolist() == expected.tolist()
-    found = run_query(liked, distributions_query).toPandas()
-    expected = fitted.of_pairs(found["item_id"].to_numpy(), found["n"].to_numpy())
-    assert found["rating"].tolist() == expected.tolist()
-
-
-def test_an_item_that_everybody_has_is_sorted_by_its_distinct_counts_not_its_watchers(spark, plays):
-    frame = spark.read.parquet(str(plays)).selectExpr("user user_id", "item item_id", "1.0D n")
-    plan = run_query(frame, distributions_query)._jdf.queryExecution().executedPlan().toString()
-    # reading from below: equal counts are added up before any window sorts what is left
-    assert plan.index("Window") < plan.index("HashAggregate")
-    assert run_query(frame, distributions_query).where("item_id = 'show 99'").count() == 1
-
-
-def test_times_and_kinds_of_events_are_reported_as_unused(spark, caplog):
+def test_times_and_kinds_of_events_are_reported_as_unused_unless_they_are_asked_for(spark, caplog):
     rows = [("u", "a", 5, "view"), ("u", "a", 6, "buy"), ("v", "a", 7, "view")]
     frame = spark.createDataFrame(rows, ["user", "item", "timestamp", "event"])
-    found = {(r["user_id"], r["item_id"]): r["n"] for r in check_frame(frame).pairs().collect()}
-    assert found == {("u", "a"): 2.0, ("v", "a"): 1.0}
+    assert by_pair(check_frame(frame).pairs()) == {("u", "a"): 2.0, ("v", "a"): 1.0}
     assert caplog.messages == ["unused columns: 'timestamp', 'event'"]
-    for option in ({"time_col": "timestamp"}, {"event_col": "event"}):
-        with pytest.raises(ConfigError, match=f"leave out {next(iter(option))}"):
-            check_frame(frame, Columns(**option))
-    assert check_frame(frame, Columns(time_col="none")).about_n_users == 2
+    caplog.clear()
+    checked = check_frame(frame, with_times=True, with_kinds=True)
+    assert (checked.clock, checked.kinds) == ("number", ("buy", "view"))
+    assert not caplog.messages
+    checked = check_frame(frame, Columns(time_col="none"), with_times=True)
+    assert checked.clock is None and checked.about_n_users == 2
+
+
+def test_weighted_sums_are_those_of_one_machine_to_the_bit(spark, log):
+    frame, alone = spark.read.parquet(str(log)).repartition(3), read_interactions(log)
+    pairs = check_frame(frame, with_kinds=True).pairs(weights=WEIGHTS)
+    shape = alone.counts.shape
+    found = by_pair(pairs)
+    assert {pair: n for pair, n in found.items() if n > 0} == as_pairs(
+        alone.log.counts(shape, WEIGHTS)
+    )
+    assert {pair: -n for pair, n in found.items() if n < 0} == as_pairs(
+        alone.log.dislikes(shape, WEIGHTS)
+    )
+    assert {user for user, _ in found} == set(range(10))  # also one with nothing but zeros
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_recent_sums_are_those_of_a_plain_loop_and_targets_are_marked(spark, log, weights):
+    import pandas as pd
+
+    rows = pd.read_parquet(log)
+    happened = rows[rows["plays"] > 0]
+    latest = happened.groupby("user")["week"].max()
+    sums = dict.fromkeys(zip(rows["user"], rows["item"], strict=True), 0.0)
+    bought = set()
+    for row in happened.itertuples():
+        weight = 1.0 if weights is None else weights[row.event]
+        age = float(latest[row.user] - row.week)
+        sums[row.user, row.item] += float(decayed(row.plays * weight, age, 6.5))
+        bought |= {(row.user, row.item)} if row.event == "buy" else set()
+    checked = check_frame(spark.read.parquet(str(log)), with_times=True, with_kinds=True)
+    pairs = checked.pairs(2, weights=weights, half_life=6.5, target="buy")
+    found = by_pair(pairs)
+    assert found == pytest.approx(sums)
+    assert {pair for pair, is_owned in by_pair(pairs, "is_owned").items() if is_owned} == bought
+
+
+def test_rows_without_a_kind_and_columns_with_too_many_are_refused(spark, caplog):
+    frame = spark.createDataFrame(
+        [("u", "a", None), ("u", "b", "view")], "user string, item string, event string"
+    )
+    with pytest.raises(DataError, match=r"1 of 2 rows have no event .* event_col 'none'"):
+        check_frame(frame, with_kinds=True)
+    many = spark.range(150).selectExpr("id AS user", "id AS item", "id AS event", "id AS kind")
+    assert check_frame(many, with_kinds=True).kinds == ()
+    assert "'event' has more than 100 different values" in caplog.text
+    with pytest.raises(DataError, match="'kind' has more than 100 different values"):
+        check_frame(many, Columns(event_col="kind"), with_kinds=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 
@@ -10,11 +11,13 @@ import pytest
 
 from cfnade.answer.all_users import write_recommendations
 from cfnade.answer.dials import Dials
+from cfnade.beyond.readout import Readout
 from cfnade.data.ingest import read_interactions
 from cfnade.errors import DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.scale.prepared import Prepared
 from cfnade.scale.spark_scoring import score, score_prepared
+from tests.planted import changing_tastes, window_shopping
 from tests.scale.cluster import Cluster
 from tests.scale.processes import start
 
@@ -45,7 +48,8 @@ def rows_of(path):
 def alone(model, plays, path, n=10, **filters):
     """What one machine writes."""
     loaded, table = ImplicitCFNADE.load(model), read_interactions(plays)
-    histories = loaded.catalogue_.align(table, unknown="ignore")
+    filters = {"owned": loaded.owned(table), **filters}
+    histories = loaded.histories(table, unknown="ignore")
     write_recommendations(loaded.answers_, histories, table.user_ids, path, n, **filters)
     return rows_of(path)
 
@@ -57,30 +61,108 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found[user][1], values, rtol=1e-5)
 
 
-def test_the_cluster_recommends_what_one_machine_does_to_the_last_id(spark, model, plays, tmp_path):
+def test_the_cluster_recommends_what_one_machine_does_to_the_last_id(
+    spark, model, plays, tmp_path, caplog
+):
     frame = spark.read.parquet(str(plays)).repartition(3)
     scored = score(frame, model, tmp_path / "out", partitions=5)
     expected = alone(model, plays, tmp_path / "alone.parquet")
     assert_same(rows_of(tmp_path / "out"), expected)
+    assert not caplog.messages
     assert (scored["n_users"], scored["n_unknown_pairs"]) == (len(expected), 0)
     assert scored["n_recommendations"] == sum(len(items) for items, _ in expected.values())
 
 
-def test_that_all_events_count_the_same_is_reported_if_the_model_would_weigh_them(
-    spark, model, plays, tmp_path, caplog
-):
-    loaded = ImplicitCFNADE.load(model)
-    training = {"readout": {"history_half_life": 9.0}, "clock": "number"}
-    dated = ImplicitCFNADE.from_parts(
-        loaded.scorer_, loaded.catalogue_, info={"training": training}
-    )
-    dated.save(tmp_path / "dated")
-    frame = spark.read.parquet(str(plays))
-    score(frame, model, tmp_path / "out", partitions=2)
-    assert "recent" not in caplog.text
-    score(frame, tmp_path / "dated", tmp_path / "out", partitions=2)
-    assert "Spark adds up all events of a pair: they count as if all were recent" in caplog.text
-    assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """Events with times, and a model whose histories fade."""
+    import pandas as pd
+
+    folder, log = tmp_path_factory.mktemp("dated"), changing_tastes().log
+    start = pd.Timestamp("2024-03-01", tz="UTC")
+    time = (start + pd.to_timedelta(log.time, "D")).astype("datetime64[us, UTC]")
+    frame = pd.DataFrame({"user": log.user, "item": log.item, "time": time, "plays": 1})
+    frame.to_parquet(folder / "log.parquet", index=False)
+    readout = Readout(history_half_life=5 * 86_400.0, trend_gain=0.0, popularity_gain=0.0)
+    settings = {"n_hidden": 8, "max_epochs": 2, "validation_share": 0.0, "random_state": 0}
+    ImplicitCFNADE(readout=readout, **settings).fit(folder / "log.parquet").save(folder / "model")
+    later = frame[frame["user"] % 2 == 0].groupby("user", as_index=False)["time"].max()
+    later["time"] += pd.Timedelta(days=9)
+    unknown = later.assign(item=99, plays=2)  # makes all that is known older
+    never = later.assign(item=0, plays=0, time=later["time"] + pd.Timedelta(days=90))
+    pd.concat([frame, unknown, never]).to_parquet(folder / "later.parquet", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A log of kinds of events, with times, and a model that predicts `buy`."""
+    import pandas as pd
+
+    folder, log = tmp_path_factory.mktemp("shop"), window_shopping(with_times=True).log
+    kind = np.array(log.kinds)[log.kind]
+    frame = pd.DataFrame({"user": log.user, "item": log.item, "day": log.time, "event": kind})
+    frame.to_parquet(folder / "log.parquet", index=False)
+    data = read_interactions(folder / "log.parquet", target_event="buy")
+    readout = Readout(history_half_life=20.0)
+    settings = {"n_hidden": 8, "max_epochs": 2, "random_state": 0}
+    ImplicitCFNADE(readout=readout, **settings).fit(data).save(folder / "model")
+    return folder
+
+
+def test_recent_events_weigh_more_as_on_one_machine(spark, dated, tmp_path):
+    later, model = dated / "later.parquet", dated / "model"
+    frame = spark.read.parquet(str(later)).repartition(3)
+    scored = score(frame, model, tmp_path / "out", partitions=2)
+    expected = alone(model, later, tmp_path / "alone.parquet")
+    assert_same(rows_of(tmp_path / "out"), expected)
+    assert scored["n_unknown_pairs"] == 60
+    undated = read_interactions(later, time_col="none")
+    unlike = alone(model, undated, tmp_path / "undated.parquet")
+    assert np.mean([unlike[user][0] != expected[user][0] for user in expected]) > 0.5
+
+
+def test_what_was_viewed_but_not_bought_is_a_candidate(spark, shop, tmp_path):
+    log, model = shop / "log.parquet", shop / "model"
+    score(spark.read.parquet(str(log)), model, tmp_path / "out", {"n": 40}, partitions=2)
+    found = rows_of(tmp_path / "out")
+    assert_same(found, alone(model, log, tmp_path / "alone.parquet", n=40))
+    table = read_interactions(log, target_event="buy")
+    for user in range(table.n_users):
+        bought = set(table.target_counts[[user]].indices.tolist())
+        assert set(found[user][0]) == set(range(40)) - bought
+
+
+def test_of_a_log_without_the_event_to_predict_all_items_are_left_out(spark, shop, tmp_path):
+    import pandas as pd
+
+    log, model = pd.read_parquet(shop / "log.parquet"), shop / "model"
+    path = tmp_path / "views.parquet"
+    log[log["event"] == "view"].to_parquet(path, index=False)
+    score(spark.read.parquet(str(path)), model, tmp_path / "out", partitions=2)
+    assert_same(rows_of(tmp_path / "out"), alone(model, path, tmp_path / "alone.parquet"))
+
+
+def test_a_kind_of_event_that_the_model_does_not_know_is_refused(spark, shop, tmp_path):
+    rows = spark.read.parquet(str(shop / "log.parquet")).replace("cart", "wish", "event")
+    with pytest.raises(DataError, match="the model knows no event 'wish'; its events are 'buy'"):
+        score(rows, shop / "model", tmp_path / "out")
+    with pytest.raises(DataError, match=r"data are dates or seconds .* fitted on numbers"):
+        dates = rows.where("event != 'wish'").selectExpr("user", "item", "event", "now() AS time")
+        score(dates, shop / "model", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_without_times_and_kinds_is_scored_with_a_warning(spark, shop, tmp_path, caplog):
+    path = tmp_path / "bare.parquet"
+    bare = spark.read.parquet(str(shop / "log.parquet")).select("user", "item")
+    bare.toPandas().to_parquet(path, index=False)
+    score(bare, shop / "model", tmp_path / "out", partitions=2)
+    assert caplog.messages == [
+        "the data have no kinds of events: all events count alike",
+        "the data have no times: all events of a history weigh the same",
+    ]
+    assert_same(rows_of(tmp_path / "out"), alone(shop / "model", path, tmp_path / "alone.parquet"))
 
 
 def test_filters_mean_the_same(spark, model, plays, tmp_path):
@@ -124,6 +206,21 @@ def test_a_prepared_folder_is_scored_by_whole_histories(spark, model, plays, pre
     assert_same(rows_of(tmp_path / "out"), alone(model, plays, tmp_path / "alone.parquet"))
     n_files = len(list((tmp_path / "out").glob("part-*.parquet")))
     assert n_files == len(Prepared.open(prepared).shards) == 4  # each shard was a task
+
+
+def test_a_prepared_folder_must_have_the_event_weights_of_the_model(
+    spark, shop, folder, tmp_path, caplog
+):
+    ready = shutil.copytree(folder, tmp_path / "ready")
+    summary = json.loads((ready / "prepared.json").read_text())
+    summary["settings"] = {"event_weights": {"view": 1.0, "buy": 2.0}}
+    (ready / "prepared.json").write_text(json.dumps(summary))
+    with pytest.raises(DataError, match=r"prepared with the event weights .* the model has .*4\.9"):
+        score_prepared(spark, ready, shop / "model", tmp_path / "out")
+    assert caplog.messages == ["the data have no times: all events of a history weigh the same"]
+    caplog.clear()
+    score_prepared(spark, folder, shop / "model", tmp_path / "out")
+    assert caplog.messages[1] == "the data have no kinds of events: all events count alike"
 
 
 def test_ids_that_are_numbers_stay_numbers_of_any_width(spark, plays, tmp_path):

@@ -1,9 +1,10 @@
-"""Histories at request time with times or kinds of events: read as those of a table are."""
+"""How a model reads the times and kinds of events, of a table and of a history at request time."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from cfnade.beyond.recency import decayed, rounded
 from cfnade.data.events import Clock, Weights
 from cfnade.data.moments import as_time
 from cfnade.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,52 @@ class HistoryReader:
     def kinds(self) -> frozenset[str]:
         """The kinds of events that a history may name."""
         return frozenset(self.weights or ()) | ({self.target} if self.target else set())
+
+    def half_life_for(self, clock: Clock | None) -> float:
+        """The half-life for a table with times of this clock; 0, with a warning, if it has none.
+
+        Raises:
+            DataError: If the half-life of the model makes no sense for such times.
+        """
+        if not self.half_life:
+            return 0.0
+        if clock is None:
+            logger.warning("the data have no times: all events of a history weigh the same")
+            return 0.0
+        self.check_clock(clock)
+        return self.half_life
+
+    def check_clock(self, clock: Clock) -> None:
+        """Refuse times in which the half-lives of the model make no sense, with a `DataError`."""
+        if "seconds" in (clock, self.clock) and clock != self.clock:
+            words = {"seconds": "dates or seconds since 1970", "order": "places in an order"}
+            found, own = (words.get(each or "", "numbers") for each in (clock, self.clock))
+            raise DataError(
+                f"the times of the data are {found}, the model was fitted on {own}; give times "
+                "of the same kind, or none (time_col='none')"
+            )
+
+    def weights_for(self, kinds: Sequence[str]) -> tuple[Weights | None, str | None]:
+        """The weights of a table's kinds of events, and the one to predict if it is among them.
+
+        Both are None, with a warning, if the table has no kinds but the model needs them.
+
+        Raises:
+            DataError: If the model does not know a kind.
+        """
+        if not self.kinds:
+            return None, None
+        if not kinds:
+            logger.warning("the data have no kinds of events: all events count alike")
+            return None, None
+        weights = self.weights
+        if weights is not None:
+            for kind in kinds:
+                if kind not in weights:
+                    known = ", ".join(map(repr, weights))
+                    raise DataError(f"the model knows no event {kind!r}; its events are {known}")
+            weights = {kind: weights[kind] for kind in kinds}
+        return weights, self.target if self.target in kinds else None
 
     def counts(self, history: Any) -> Any:
         """Counts by item id of a history with times or kinds; a plain history as it is.

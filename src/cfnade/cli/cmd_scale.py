@@ -104,8 +104,20 @@ def prepare_command(
     json_file: options.Json = None,
 ) -> None:
     """Turn events or counts into shards for training, on Spark."""
-    floors = (table.min_user_items, table.min_item_users)
-    config = PrepareConfig(*floors, test_share, validation_share, validation_users, seed, shards)
+    if table.target_event is not None:
+        raise ConfigError(
+            "training on shards predicts any event: leave out --target-event, or use `cfnade fit`"
+        )
+    config = PrepareConfig(
+        min_user_items=table.min_user_items,
+        min_item_users=table.min_item_users,
+        test_share=test_share,
+        validation_share=validation_share,
+        validation_users=validation_users,
+        seed=seed,
+        shards=shards,
+        event_weights=options.parse_event_weights(table.event_weights),
+    )
     out = own_folder(out)
     with spark.session() as session:
         frame = read_frame(session, data, file_format)

@@ -125,11 +125,11 @@ class EventLog:
         Raises:
             ConfigError: If the weights do not name exactly the kinds of events there are.
         """
-        return _positive(self._sums(shape, self.weighed(weights)))
+        return _positive(self._sums(shape, weights))
 
     def dislikes(self, shape: tuple[int, int], weights: Weights) -> csr_array:
         """Size of the negative weighted sums per pair, (n_users, n_items); see `counts`."""
-        return _positive(-self._sums(shape, self.weighed(weights)))
+        return _positive(-self._sums(shape, weights))
 
     def weighed(self, weights: Weights | None) -> NDArray[np.float64]:
         """The count of each entry times the weight of its kind, (n_entries,)."""
@@ -137,8 +137,15 @@ class EventLog:
             return self.count
         return self.count * self.weight_of_kinds(weights)[self.kind]
 
-    def _sums(self, shape: tuple[int, int], events: NDArray[np.float64]) -> csr_array:
-        return csr_array((events, (self.user, self.item)), shape)  # sums duplicates
+    def _sums(self, shape: tuple[int, int], weights: Weights | None) -> csr_array:
+        """Events of a kind are counted before they are weighed: their times change no digit."""
+        if weights is None:
+            return csr_array((self.count, (self.user, self.item)), shape)  # sums duplicates
+        sums = csr_array(shape)
+        for code, weight in enumerate(self.weight_of_kinds(weights)):
+            of_kind = self.subset(np.asarray(self.kind == code))
+            sums = sums + weight * of_kind._sums(shape, None)
+        return sums
 
     def weight_of_kinds(self, weights: Weights) -> NDArray[np.float64]:
         """The weights in the order of `kinds`, (n_kinds,).
@@ -151,18 +158,7 @@ class EventLog:
             raise ConfigError(
                 "event weights need a column with the kind of each event; name it as event_col"
             )
-        known = ", ".join(map(repr, self.kinds))
-        for name, weight in weights.items():
-            if name not in self.kinds:
-                raise ConfigError(_no_event(name, "weigh", self.kinds))
-            if not np.isfinite(weight):
-                raise ConfigError(f"weight of event {name!r} must be a finite number, got {weight}")
-        for kind in self.kinds:
-            if kind not in weights:
-                raise ConfigError(
-                    f"event {kind!r} has no weight; name one for each of {known} (0 ignores events)"
-                )
-        return np.array([float(weights[kind]) for kind in self.kinds])
+        return np.array(list(weights_of_kinds(weights, self.kinds).values()))
 
     def describe(self) -> dict[str, Any]:
         """What is known about the events: clock, unit, first and last time, events per kind."""
@@ -190,6 +186,26 @@ class EventLog:
             kinds = (f"{kind} {n:,}" for kind, n in facts["events_per_kind"].items())
             lines.append(f"events: {', '.join(kinds)}")
         return lines
+
+
+def weights_of_kinds(weights: Weights, kinds: Sequence[str]) -> dict[str, float]:
+    """The weights in the order of the kinds of events.
+
+    Raises:
+        ConfigError: If they do not name exactly these kinds, or are not finite.
+    """
+    for name, weight in weights.items():
+        if name not in kinds:
+            raise ConfigError(_no_event(name, "weigh", kinds))
+        if not np.isfinite(weight):
+            raise ConfigError(f"weight of event {name!r} must be a finite number, got {weight}")
+    for kind in kinds:
+        if kind not in weights:
+            raise ConfigError(
+                f"event {kind!r} has no weight; name one for each of "
+                f"{', '.join(map(repr, kinds))} (0 ignores events)"
+            )
+    return {kind: float(weights[kind]) for kind in kinds}
 
 
 def shown_time(time: float, clock: Clock) -> str:

@@ -13,22 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfnade.checks import check_at_least, check_share
+from cfnade.data.events import Weights, weights_of_kinds
 from cfnade.data.ingest.columns import Columns
 from cfnade.data.splitting import MIN_ITEMS
-from cfnade.errors import DataError
+from cfnade.errors import ConfigError, DataError
 from cfnade.scale.cluster import for_spark, own_folder
-from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, SUMMARY, USERS, parquet
-from cfnade.scale.source import (
+from cfnade.scale.pair_queries import (
     KNOWN,
     NEVER,
     TEST,
     VALIDATION,
-    check_frame,
     distributions_query,
     hash_threshold,
     split_query,
     with_floors,
 )
+from cfnade.scale.prepared import DISTRIBUTIONS, FORMAT, ITEMS, SUMMARY, USERS, parquet
+from cfnade.scale.source import CheckedFrame, check_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,6 +65,9 @@ class PrepareConfig:
     shards: int = 16
     """Number of files: at least one per training process."""
 
+    event_weights: Weights | None = None
+    """What an event of each kind adds to the count of its pair; None counts all alike."""
+
     def __post_init__(self) -> None:
         check_share(test_share=self.test_share, validation_share=self.validation_share)
         check_at_least(1, shards=self.shards, validation_users=self.validation_users)
@@ -79,6 +83,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Prepare data on Spark.
 
+    Times are not used: the training on shards has no recency.
+
     Args:
         frame: From any source of Spark: one row per event, or rows with counts.
         out: Folder that the driver and all executors see; replaces a prepared one.
@@ -87,7 +93,8 @@ def prepare(
         from_text: Whether all values are text, as in a CSV.
 
     Returns:
-        The content of `prepared.json`: sizes, checksum, settings.
+        The content of `prepared.json`: sizes, checksum, settings. With event weights,
+        `n_dropped_pairs` have a sum that is not above 0.
 
     Raises:
         DataError: If the data cannot be used, or the folder holds something else.
@@ -95,8 +102,11 @@ def prepare(
     """
     config, out, session = config or PrepareConfig(), own_folder(out), frame.sparkSession
     _make_room(out)
-    checked = check_frame(frame, columns, from_text=from_text)
-    pairs = with_floors(checked.pairs(), config.min_user_items, config.min_item_users)
+    named, weights = columns or Columns(), config.event_weights
+    _check_columns(named, weights)
+    checked = check_frame(frame, named, from_text=from_text, with_kinds=weights is not None)
+    counted = _weighed(checked, weights)
+    pairs = with_floors(counted, config.min_user_items, config.min_item_users)
     threshold = hash_threshold(config.validation_users / max(checked.about_n_users, 1))
     query = split_query(
         "{pairs}",
@@ -109,6 +119,13 @@ def prepare(
     split = _written(parts, out / _STAGE)  # read several times below
     pairs.unpersist()
     facts = _facts(split)
+    n_dropped = facts.pop("n_dropped_pairs")
+    if weights is not None:
+        facts["n_dropped_pairs"] = n_dropped
+        if facts["n_pairs"] == 0:
+            raise DataError("no pair has a count above 0 with these event weights")
+        if n_dropped:
+            logger.warning("%d pairs are dropped: their weighted sum is not above 0", n_dropped)
     if facts["n_pairs"] == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
     for part, share in (("validation", config.validation_share), ("test", config.test_share)):
@@ -121,9 +138,9 @@ def prepare(
     items = _written(numbered.coalesce(1), out / ITEMS)
     codes = items.withColumnRenamed("item", "item_id").hint("broadcast")
     known = split.where(f"part = {KNOWN}")
-    counted = session.sql(distributions_query("{known}"), known=known)
-    counted = counted.join(codes, "item_id").drop("item_id")
-    distributions = _written(counted, out / DISTRIBUTIONS)
+    watched = session.sql(distributions_query("{known}"), known=known)
+    watched = watched.join(codes, "item_id").drop("item_id")
+    distributions = _written(watched, out / DISTRIBUTIONS)
     coded = split.join(codes, "item_id").drop("item_id")
     _write_users(_with_ratings(coded, distributions), out / USERS, config.shards)
     shutil.rmtree(out / _STAGE)
@@ -137,6 +154,32 @@ def prepare(
     }
     (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
+
+
+def _check_columns(named: Columns, weights: Weights | None) -> None:
+    """Refuse to name a column that is not used."""
+    for option, use in (("time_col", "times"), ("event_col", "kinds of events")):
+        is_used = option == "event_col" and weights is not None
+        if getattr(named, option) not in (None, "none") and not is_used:
+            hint = " or give event_weights" if option == "event_col" else ""
+            raise ConfigError(
+                f"preparation adds up all events of a pair, without their {use}; leave out "
+                f"{option}={getattr(named, option)!r}{hint}"
+            )
+
+
+def _weighed(checked: CheckedFrame, weights: Weights | None) -> DataFrame:
+    """`user_id`, `item_id` and `n` of each pair, 0 if the weighted sum is below."""
+    from pyspark.sql import functions as F
+
+    if weights is None:
+        return checked.pairs().drop("is_owned")
+    if not checked.kinds:
+        raise ConfigError(
+            "event weights need a column with the kind of each event; name it as event_col"
+        )
+    pairs = checked.pairs(weights=weights_of_kinds(weights, checked.kinds))
+    return pairs.drop("is_owned").withColumn("n", F.greatest("n", F.lit(0.0)))
 
 
 def _make_room(out: Path) -> None:
@@ -164,6 +207,7 @@ def _facts(split: DataFrame) -> dict[str, Any]:
         f"count_if(part != {NEVER}) AS n_pairs",
         f"count_if(part = {VALIDATION}) AS n_validation_pairs",
         f"count_if(part = {TEST}) AS n_test_pairs",
+        f"count_if(part = {NEVER}) AS n_dropped_pairs",
         "bit_xor(xxhash64(user_id, item_id, n, part)) AS checksum",
     ).first()
     assert row is not None

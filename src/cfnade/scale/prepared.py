@@ -62,6 +62,12 @@ class Prepared:
         return int(self.summary["n_items"])
 
     @property
+    def event_weights(self) -> dict[str, float] | None:
+        """Weight of each kind of event in the counts; None if all count alike."""
+        weights = self.summary.get("settings", {}).get("event_weights")
+        return None if weights is None else dict(weights)
+
+    @property
     def shards(self) -> list[Path]:
         """The files of users in order; raises `DataError` if there is none."""
         found = sorted((self.folder / USERS).glob("*.parquet"))
@@ -133,10 +139,18 @@ def _read_table(folder: Path, columns: list[str]) -> Any:
         raise DataError(f"{folder} cannot be read: {error}; prepare the data again") from error
 
 
-def lists_to_rows(table: Any, items: str, values: str, n_items: int) -> csr_array:
-    """Two list columns of an Arrow table, `items` and `values`, as a matrix, (n_rows, n_items)."""
-    of_items, of_values = (table.column(name).combine_chunks() for name in (items, values))
-    arrays = (of_values.flatten(), of_items.flatten(), of_items.value_lengths())
-    data, columns, lengths = (array.to_numpy(zero_copy_only=False) for array in arrays)
+def lists_to_rows(table: Any, items: str, values: str | None, n_items: int) -> csr_array:
+    """Two list columns of an Arrow table, `items` and `values`, as a matrix, (n_rows, n_items).
+
+    Without `values` they are all 1.
+    """
+    of_items = table.column(items).combine_chunks()
+    columns, lengths = (
+        array.to_numpy(zero_copy_only=False)
+        for array in (of_items.flatten(), of_items.value_lengths())
+    )
+    data = np.ones(columns.size)
+    if values is not None:
+        data = table.column(values).combine_chunks().flatten().to_numpy(zero_copy_only=False)
     ends = np.concatenate([[0], np.cumsum(lengths)])
     return csr_array((data, columns, ends), shape=(table.num_rows, n_items))

@@ -266,7 +266,12 @@ def _artifact(
     readout, best_epoch = asdict(NO_READOUT), outcome.best_epoch
     info = {
         "settings": to_json({**estimator.get_params(deep=False), "readout": NO_READOUT}),
-        "training": {"best_epoch": best_epoch, "readout": readout, "partial_fits": []},
+        "training": {
+            "best_epoch": best_epoch,
+            "readout": readout,
+            "event_weights": prepared.event_weights,
+            "partial_fits": [],
+        },
         "metrics": {"validation_mpr": outcome.validation_mpr, "test_mpr": outcome.test_mpr},
         "data_fingerprint": {name: prepared.summary[name] for name in facts},
     }

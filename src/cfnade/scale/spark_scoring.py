@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from cfnade.answer.all_users import COLUMNS, as_columns, recommend_all
 from cfnade.answer.recommend import Answers
+from cfnade.beyond.history_reader import HistoryReader
+from cfnade.beyond.recency import rounded
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import as_count_matrix, places_among
@@ -38,6 +40,9 @@ logger = logging.getLogger(__name__)
 PARTITIONS = 200
 """Default number of partitions of users; a lost executor's partitions are repeated."""
 
+OWNED = "owned"
+"""Column of the items with the event to predict: the only ones that are not candidates."""
+
 
 def score(
     frame: DataFrame,
@@ -50,6 +55,9 @@ def score(
     partitions: int = PARTITIONS,
 ) -> dict[str, int]:
     """Recommend for every user of a table.
+
+    Histories are those of `ImplicitCFNADE.histories`: if the model weighs recent events more, or
+    kinds of events, the columns of times and kinds are used.
 
     Args:
         frame: One row per event, or rows with counts, from any source of Spark.
@@ -66,30 +74,47 @@ def score(
         because the model does not know the item.
 
     Raises:
-        DataError: If the data cannot be used, the model knows none of its items, or the folder
-            holds something else.
+        DataError: If the data cannot be used, the model knows none of its items, or one of its
+            kinds of events not, or the folder holds something else.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    catalogue = _catalogue_of(model)
-    checked = check_frame(frame, columns, from_text=from_text)
+    loaded = ImplicitCFNADE.load(model)  # verified here, once
+    catalogue, reader = loaded.catalogue_, loaded.answers_.reader
+    checked = check_frame(
+        frame,
+        columns,
+        from_text=from_text,
+        with_times=reader.half_life > 0,
+        with_kinds=bool(reader.kinds),
+    )
+    weights, target = reader.weights_for(checked.kinds)
+    half_life = reader.half_life_for(checked.clock)
+    leaves_candidates = reader.target is not None and loaded.answers_.scores_history
     known = _as_frame(frame.sparkSession, catalogue, dict(checked.rows.dtypes)["item_id"])
     seen = Observation()
     n_unknown = F.count_if(F.col("code").isNull()).alias("n_unknown")
     pairs = (
-        checked.pairs(partitions)
+        checked.pairs(partitions, weights=weights, half_life=half_life, target=target)
         .withColumn("item_id", F.col("item_id").cast(known.schema["item_id"].dataType))
         .join(F.broadcast(known), "item_id", "left")
         .observe(seen, n_unknown, F.count(F.lit(1)).alias("n_pairs"))
     )
-    is_known = F.col("code").isNotNull() & (F.col("n") > 0)
-    histories = (
-        pairs.groupBy("user_id")
-        .agg(F.sort_array(F.collect_list(F.when(is_known, F.struct("code", "n")))).alias("known"))
-        .select("user_id", F.col("known.code").alias("items"), F.col("known.n").alias("counts"))
+    is_known = F.col("code").isNotNull()
+    in_history = F.when(is_known & (F.col("n") > 0), F.struct("code", "n"))
+    lists = [F.sort_array(F.collect_list(in_history)).alias("known")]
+    if leaves_candidates:
+        lists.append(F.collect_list(F.when(is_known & F.col("is_owned"), F.col("code"))))
+        lists[-1] = F.sort_array(lists[-1]).alias(OWNED)
+    histories = pairs.groupBy("user_id").agg(*lists)
+    histories = histories.selectExpr(
+        "user_id",
+        "known.code AS items",
+        "known.n AS counts",
+        *([OWNED] if leaves_candidates else []),
     )
-    written = _recommend(histories, model, out, asked, catalogue)
+    written = _recommend(histories, model, out, asked, catalogue, is_recent=half_life > 0)
     unknown, n_pairs = seen.get["n_unknown"], seen.get["n_pairs"]
     if unknown == n_pairs:
         raise DataError(
@@ -112,9 +137,11 @@ def score_prepared(
 
     Nothing is exchanged between machines. A shard is one task, or several if it is large.
     Arguments and result are as in `score`; `folder` is what `prepare` wrote.
-    Raises `DataError` if the model lacks an item.
+    Raises `DataError` if the model lacks an item, or weighs events in another way.
     """
-    catalogue, prepared = _catalogue_of(model), Prepared.open(folder)
+    loaded, prepared = ImplicitCFNADE.load(model), Prepared.open(folder)
+    _check_reading(loaded.answers_.reader, prepared)
+    catalogue = loaded.catalogue_
     column_of = places_among(prepared.catalogue.ids, catalogue.ids, catalogue.column_of)
     if (column_of < 0).any():
         raise DataError(
@@ -136,15 +163,22 @@ def score_prepared(
         session.conf.set(cost, str(before))
 
 
-def _catalogue_of(model: str | Path) -> Catalogue:
-    """The catalogue of a model, which is verified here, once."""
-    loaded = ImplicitCFNADE.load(model)
-    if loaded.answers_.reader.half_life:
-        logger.warning(
-            "the model weighs recent events more, but Spark adds up all events of a pair: they "
-            "count as if all were recent"
+def _check_reading(reader: HistoryReader, prepared: Prepared) -> None:
+    """Warn of what the model would read but a prepared folder lacks; refuse other weights."""
+    reader.half_life_for(None)
+    if prepared.event_weights is None:
+        reader.weights_for(())
+    elif prepared.event_weights != reader.weights:
+        raise DataError(
+            f"{prepared.folder} was prepared with the event weights {prepared.event_weights}, the "
+            f"model has {reader.weights}; score the original table"
         )
-    return loaded.catalogue_
+    elif reader.target is not None:
+        logger.warning(
+            "a prepared folder does not say which pairs have the event %r: all items of a "
+            "history are left out",
+            reader.target,
+        )
 
 
 def _as_frame(session: SparkSession, catalogue: Catalogue, kind: str) -> DataFrame:
@@ -165,6 +199,8 @@ def _recommend(
     asked: Mapping[str, Any] | None,
     catalogue: Catalogue,
     column_of: NDArray[np.integer] | None = None,
+    *,
+    is_recent: bool = False,
 ) -> dict[str, int]:
     """Write recommendations, and move them into place at the end: a failed job leaves the old."""
     from pyspark.sql import Observation
@@ -176,7 +212,13 @@ def _recommend(
     item_type = "bigint" if _are_numbers(catalogue) else "string"
     schema = f"user_id {user_type}, item_id {item_type}, rank int, score float, probability float"
     name = _ship(histories.sparkSession, Path(model))
-    task = partial(_recommend_batches, archive=name, asked=asked or {}, column_of=column_of)
+    task = partial(
+        _recommend_batches,
+        archive=name,
+        asked=asked or {},
+        column_of=column_of,
+        is_recent=is_recent,
+    )
     written = Observation()
     n_users, n_rows = F.count_if(F.col("rank") == 1), F.count(F.lit(1))
     found = histories.mapInArrow(task, schema).observe(
@@ -227,8 +269,12 @@ def _recommend_batches(
     archive: str,
     asked: Mapping[str, Any],
     column_of: NDArray[np.integer] | None,
+    is_recent: bool,
 ) -> Iterator[Any]:
-    """One task: from `user_id`, `items` and `counts` to recommendations, in Arrow."""
+    """One task: from `user_id`, `items`, `counts` and perhaps `OWNED` to recommendations, in Arrow.
+
+    With `is_recent`, counts are sums of decayed events and are rounded as in `recent_counts`.
+    """
     import pyarrow as pa
     from pyspark import SparkFiles
 
@@ -242,12 +288,18 @@ def _recommend_batches(
             rows = lists_to_rows(table, "items", "counts", len(item_ids))
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
+            if is_recent:
+                rows.data = rounded(rows.data)
+            left_out = None
+            if OWNED in table.column_names:
+                left_out = as_count_matrix(lists_to_rows(table, OWNED, None, len(item_ids)))
             user_ids = table.column("user_id").to_numpy()
             item_type = pa.int64() if _are_numbers(answers.catalogue) else pa.string()
             user_type = table.schema.field("user_id").type
             types = (user_type, item_type, pa.int32(), pa.float32(), pa.float32())
             counts = as_count_matrix(rows)
-            for _, found in recommend_all(answers, counts, **asked, n_threads=1):
+            found_all = recommend_all(answers, counts, **asked, owned=left_out, n_threads=1)
+            for _, found in found_all:
                 columns = as_columns(user_ids, found, item_ids).values()
                 arrays = [
                     pa.array(values, from_pandas=True).cast(kind)

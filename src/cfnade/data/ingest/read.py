@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -366,10 +366,21 @@ def _number_kinds(
         "CREATE TABLE kinds AS SELECT id, CAST(row_number() OVER (ORDER BY id) - 1 AS SMALLINT) "
         f'AS code FROM (SELECT DISTINCT "event" AS id FROM ({query}) LIMIT {MOST_KINDS + 1})'
     )
-    kinds = connection.execute("SELECT id FROM kinds ORDER BY code").fetchall()
-    if len(kinds) <= MOST_KINDS:
-        return tuple(kind for (kind,) in kinds)
-    column = columns.pop("event")
+    found = connection.execute("SELECT id FROM kinds ORDER BY code").fetchall()
+    kinds = usable_kinds([kind for (kind,) in found], columns["event"], named)
+    if not kinds:
+        columns.pop("event")
+    return kinds
+
+
+def usable_kinds(found: Sequence[str], column: str, named: Columns) -> tuple[str, ...]:
+    """The kinds of events found in a column; none, with a warning, if there are too many.
+
+    Raises:
+        DataError: If the caller named the column, and there are more than `MOST_KINDS`.
+    """
+    if len(found) <= MOST_KINDS:
+        return tuple(found)
     too_many = f"column {column!r} has more than {MOST_KINDS} different values"
     if named.event_col is not None:
         raise DataError(f"{too_many}; name a column of kinds of events as event_col, or 'none'")

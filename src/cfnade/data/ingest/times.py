@@ -17,13 +17,14 @@ PLACES = "places in the order of each user's events"
 
 _DATE = r"\d{4}([-/])\d{1,2}[-/]\d{1,2}"
 _TIME_OF_DAY = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
-_LOCAL = rf"{_DATE}([T ]{_TIME_OF_DAY})?"
-_ZONE = r"(Z|z|UTC|GMT|[+-]\d{2}(:?\d{2})?|[A-Z]\w+(/\w+)+)"
-_ZONED = rf"{_DATE}[T ]{_TIME_OF_DAY} *{_ZONE}"
+_OFFSET = r"Z|z|UTC|GMT|[+-]\d{2}(:?\d{2})?"
+LOCAL = rf"{_DATE}([T ]{_TIME_OF_DAY})?"
+WITH_OFFSET = rf"{_DATE}[T ]{_TIME_OF_DAY} *({_OFFSET})"
+_ZONED = rf"{_DATE}[T ]{_TIME_OF_DAY} *({_OFFSET}|[A-Z]\w+(/\w+)+)"
 _YEAR_LAST = r"\d{1,2}([-/.])\d{1,2}[-/.]\d{4}( .*)?"
 _TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 
-_DATE_OF_NUMBER = "try_strptime(CAST(TRY_CAST(moment AS BIGINT) AS VARCHAR), '%Y%m%d')"
+_DATE_OF_NUMBER = "epoch(try_strptime(CAST(TRY_CAST(moment AS BIGINT) AS VARCHAR), '%Y%m%d'))"
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class BadTimes:
 class TimeForm:
     """One way to write times, in SQL of the column `time`.
 
-    `on` adds its columns to rows. `figures` are computed in the pass that checks all of them, and
-    `judge` decides by the values.
+    `steps` add its columns to rows. `figures` are computed in the pass that checks all of them, and
+    `judge` decides by the values. DuckDB and Spark both run the SQL of these.
     """
 
     value: str
@@ -68,14 +69,25 @@ class TimeForm:
     before: tuple[str, ...] = ()
     """Columns that the others are computed from, in this order."""
 
-    def on(self, query: str) -> str:
-        """The rows of a query with the columns `moment`, `day_first`, `is_zoned`, `is_missing`."""
-        for column in self.before:
-            query = f"SELECT *, {column} FROM ({query})"
-        return (
-            f"SELECT *, {self.value} AS moment, {self.day_first} AS day_first, "
-            f"{self.is_zoned} AS is_zoned, {self.is_missing} AS is_missing FROM ({query})"
+    date: str = "NULL"
+    """Seconds from 1970 to the date that `moment` writes, as 20240531 does; NULL if it is none."""
+
+    @property
+    def steps(self) -> list[tuple[str, ...]]:
+        """Columns to add, in turn: at last `moment`, `day_first`, `is_zoned` and `is_missing`."""
+        last = (
+            f"{self.value} AS moment",
+            f"CAST({self.day_first} AS DOUBLE) AS day_first",
+            f"{self.is_zoned} AS is_zoned",
+            f"{self.is_missing} AS is_missing",
         )
+        return [*((column,) for column in self.before), last]
+
+    def on(self, query: str) -> str:
+        """The rows of a query with the columns of `steps`."""
+        for columns in self.steps:
+            query = f"SELECT *, {', '.join(columns)} FROM ({query})"
+        return query
 
     @property
     def figures(self) -> list[str]:
@@ -88,12 +100,12 @@ class TimeForm:
             "is_zoned",
         )
         tallies = [f"count(*) FILTER (WHERE {condition})" for condition in conditions]
-        usable = "CASE WHEN isfinite(moment) THEN moment END"
+        usable = f"CASE WHEN {_is_finite('moment')} THEN moment END"
         is_date = "false"
         if self.is_number:
             is_date = (
-                "CASE WHEN moment BETWEEN 19000101 AND 21001231 AND moment = trunc(moment) "
-                f"THEN {_DATE_OF_NUMBER} IS NOT NULL ELSE false END"
+                "CASE WHEN moment BETWEEN 19000101 AND 21001231 AND moment % 1 = 0 "
+                f"THEN {self.date} IS NOT NULL ELSE false END"
             )
         return ["count(*)", *tallies, f"min({usable})", f"max({usable})", f"bool_and({is_date})"]
 
@@ -119,20 +131,27 @@ class TimeForm:
             reason = f"{n_rows - n_zoned:,} of {n_rows:,} have no time zone, the others have one"
             return BadTimes(reason, "NOT is_zoned")
         if self.is_number:
-            return _judge_numbers(low, high, all_dates=all_dates, is_order=is_order)
+            date = self.date if all_dates else None
+            return _judge_numbers(low, high, date=date, is_order=is_order)
         return Times(value, "seconds", WITH_ZONE if n_zoned else unit)
 
 
 def _unreadable(value: str) -> str:
-    return f"NOT is_missing AND NOT coalesce(isfinite({value}), false)"
+    return f"NOT is_missing AND NOT coalesce({_is_finite(value)}, false)"
 
 
-def _judge_numbers(low: float, high: float, *, all_dates: bool, is_order: bool) -> Times | BadTimes:
-    """What numbers are, by their range."""
+def _is_finite(value: str) -> str:
+    return f"abs({value}) < CAST('infinity' AS DOUBLE)"
+
+
+def _judge_numbers(
+    low: float, high: float, *, date: str | None, is_order: bool
+) -> Times | BadTimes:
+    """What numbers are, by their range; `date` is SQL if all of them write dates."""
     if is_order:
         return Times("moment", "order", PLACES)
-    if all_dates:
-        return Times(f"epoch({_DATE_OF_NUMBER})", "seconds", "dates written as YYYYMMDD")
+    if date is not None:
+        return Times(date, "seconds", "dates written as YYYYMMDD")
     size = max(abs(low), abs(high))
     if size < SMALLEST_SECONDS:
         return Times("moment", "number", "numbers of an unknown unit")
@@ -146,7 +165,7 @@ def _judge_numbers(low: float, high: float, *, all_dates: bool, is_order: bool) 
 def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
     """How a column writes times, by its type in DuckDB and, for text, its first value."""
     if is_numeric(kind):
-        return _numbers("CAST(time AS DOUBLE)", TimeForm.is_missing)
+        return numbers("CAST(time AS DOUBLE)", TimeForm.is_missing, _DATE_OF_NUMBER)
     if kind == "DATE":
         return TimeForm("epoch(time)", "dates")
     if kind.startswith("TIMESTAMP"):
@@ -158,8 +177,8 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
         f"WHERE NOT ({is_missing}) LIMIT 1"
     ).fetchall()
     first = found[0][0] if found else ""
-    if _is_float(first):
-        return _numbers("TRY_CAST(written AS DOUBLE)", is_missing, written)
+    if is_float(first):
+        return numbers("TRY_CAST(written AS DOUBLE)", is_missing, _DATE_OF_NUMBER, written)
     if match := re.fullmatch(_YEAR_LAST, first):
         month_first, day_first = (
             _by_formats(match[1].join((*order, "%Y"))) for order in (("%m", "%d"), ("%d", "%m"))
@@ -172,7 +191,7 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
             before=(written,),
         )
     is_local, is_zoned = (
-        f"regexp_full_match(written, {quote_text(pattern)})" for pattern in (_LOCAL, _ZONED)
+        f"regexp_full_match(written, {quote_text(pattern)})" for pattern in (LOCAL, _ZONED)
     )
     in_utc = "regexp_replace(replace(written, ',', '.'), ' *(Z|z|UTC|GMT)$', '+00')"
     with_zone = f"TRY_CAST(regexp_replace({in_utc}, ' +([+-])', '\\1') AS TIMESTAMPTZ)"
@@ -186,9 +205,10 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
     )
 
 
-def _numbers(value: str, is_missing: str, *before: str) -> TimeForm:
+def numbers(value: str, is_missing: str, date: str, *before: str) -> TimeForm:
+    """The form of numbers, for which NaN is missing, too; the arguments are those of the form."""
     is_missing = f"{is_missing} OR coalesce(isnan({value}), false)"
-    return TimeForm(value, is_number=True, is_missing=is_missing, before=before)
+    return TimeForm(value, is_number=True, is_missing=is_missing, before=before, date=date)
 
 
 def _by_formats(date: str) -> str:
@@ -196,7 +216,8 @@ def _by_formats(date: str) -> str:
     return f"epoch(try_strptime(written, [{formats}]))"
 
 
-def _is_float(text: str) -> bool:
+def is_float(text: str) -> bool:
+    """Whether Python reads a text as a number."""
     try:
         float(text)
     except ValueError:
