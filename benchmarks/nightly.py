@@ -37,13 +37,14 @@ DAY = 86_400
 N_RECENT_DAYS = 28
 REFIT_EVERY = 28
 METRICS = ("mpr", "ndcg@20", "recall@20")
-EPOCHS = {"active": (1, 3, 10), "everybody": (1, 3)}
+EPOCHS = {"active": (1, 3, 10), "everybody": (1, 3), "both": (1,)}  # one is not chosen
 VARIANTS = {
     "never": "never updated",
     "popularity": f"popularity of the last {N_RECENT_DAYS} days",
     "active": "`partial_fit` on the users of the day",
     "everybody": "`partial_fit` on all users",
     "refit": f"`fit` every {REFIT_EVERY}th day",
+    "both": f"`fit` every {REFIT_EVERY}th day, else `partial_fit` on all users",
 }
 STORED, TEXT = OUTCOMES / "nightly.json", ROOT / "benchmarks" / "results_nightly.md"
 
@@ -161,11 +162,11 @@ def run(
         else:
             sums.append({})
         started = time.process_time()
-        if variant == "refit" and (day.number + 1) * STEP % REFIT_EVERY == 0:
+        if variant in ("refit", "both") and (day.number + 1) * STEP % REFIT_EVERY == 0:
             model = ImplicitCFNADE(random_state=0, n_threads=1).fit(day.since)
         elif variant == "active":
             model.partial_fit(of_users(day.since, day.is_active), n_epochs=n_epochs)
-        elif variant == "everybody":
+        elif variant in ("everybody", "both"):
             model.partial_fit(day.since, n_epochs=n_epochs)
         else:
             continue
@@ -188,17 +189,19 @@ def figures(sums: list[dict[str, UserSums]]) -> dict[str, float]:
 
 def choose_epochs(year: Year, variant: str, first: Path) -> tuple[int, dict[str, Any]]:
     """The number of epochs with the best nDCG@20 on the first days, and what each reached."""
+    options = EPOCHS.get(variant, (0,))
+    if len(options) == 1:
+        return options[0], {}
     tried: dict[int, dict[str, float]] = {}
-    for n_epochs in EPOCHS.get(variant, (0,)):
-        if len(EPOCHS.get(variant, ())) > 1:
-            tried[n_epochs] = figures(run(year, variant, first, n_epochs, N_CHOOSING // STEP)[0])
-            print(variant, n_epochs, tried[n_epochs], flush=True)
-    best = max(tried, key=lambda n: tried[n]["ndcg@20"]) if tried else 0
+    for n_epochs in options:
+        tried[n_epochs] = figures(run(year, variant, first, n_epochs, N_CHOOSING // STEP)[0])
+        print(variant, n_epochs, tried[n_epochs], flush=True)
+    best = max(tried, key=lambda n: tried[n]["ndcg@20"])
     return best, {str(n): found for n, found in tried.items()}
 
 
 def measure(folder: Path, variants: list[str]) -> None:
-    """Run the variants, and store what is found after each."""
+    """Run the variants, and store what is found after each; others stay as they are stored."""
     columns = f'SELECT "user", item, "timestamp" FROM \'{folder / NAME}.parquet\''
     year = Year(read_interactions(duckdb.sql(columns).df()))
     outcome: dict[str, Any] = {
@@ -207,7 +210,11 @@ def measure(folder: Path, variants: list[str]) -> None:
         "n_choosing": N_CHOOSING,
         "step": STEP,
         "variants": {},
+        "against_never": {},
     }
+    if STORED.exists():
+        stored = json.loads(STORED.read_text())
+        outcome |= {name: stored[name] for name in ("variants", "against_never")}
     all_sums: dict[str, list[dict[str, UserSums]]] = {}
     with tempfile.TemporaryDirectory() as place:
         first = Path(place) / "model"
@@ -230,7 +237,7 @@ def measure(folder: Path, variants: list[str]) -> None:
             }
             print(variant, outcome["variants"][variant], flush=True)
             outcome["n_user_days"] = len(pooled(sums, "mpr").total)
-            outcome["against_never"] = differences(all_sums)
+            outcome["against_never"] |= differences(all_sums)
             STORED.write_text(json.dumps(outcome, indent=1) + "\n")
             TEXT.write_text(text(outcome))
 
