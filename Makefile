@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-scale bench-size campaign clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -126,6 +126,10 @@ bench-dials: setup  ## Measure what each dial costs in accuracy, and gains in co
 
 bench-cold: setup  ## Measure cold items: a tenth of the items held back, with an items table and without; DATA as above
 	$(BIN)/python benchmarks/cold_items.py $(DATA)
+	$(BIN)/python benchmarks/results.py
+
+bench-nightly: setup  ## Update a model day by day over a year, in several ways; DATA as above (20 minutes)
+	$(BIN)/python benchmarks/nightly.py $(DATA)
 	$(BIN)/python benchmarks/results.py
 
 bench-probabilities: setup  ## Measure how far probabilities hold on held-out items; DATA as above

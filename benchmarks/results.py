@@ -112,6 +112,9 @@ def document() -> str:
     dials = ROOT / "benchmarks" / "results_dials.md"  # of dials.py
     if dials.exists():
         parts.append(dials.read_text())
+    nightly = ROOT / "benchmarks" / "results_nightly.md"  # of nightly.py
+    if nightly.exists():
+        parts.append(nightly.read_text())
     return "\n".join(parts)
 
 

@@ -41,7 +41,7 @@ from cfnade.data.interactions import (
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
 from cfnade.fit.cold_start import add_cold_items
-from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend
+from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded
 from cfnade.fit.pipeline import calibrate, fit_network
 from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
@@ -120,7 +120,8 @@ class ImplicitCFNADE:
         event_weights_: Weight of each kind of event, given or found; None if all count alike.
         target_event_: The kind of event that the model predicts; None for any.
         data_fingerprint_: Sizes and checksum of the data.
-        partial_fits_: One entry for each `partial_fit` since: data, epochs, new items.
+        partial_fits_: The latest `partial_fit`s since, at most 30, and the one with the most pairs:
+            number, data, epochs, new items.
     """
 
     n_hidden: int | None = None
@@ -458,6 +459,7 @@ class ImplicitCFNADE:
         if not hasattr(self, "_answers"):
             return self.fit(counts, items=items, callbacks=callbacks)
         data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
+        data = self._weighed(data)
         catalogue, known = self.catalogue_.grown(data)
         if items is not None:
             catalogue = self._described(catalogue, items)
@@ -467,13 +469,22 @@ class ImplicitCFNADE:
         if catalogue.features is not None:
             strengths = strengths or FeatureStrengths()
         seen = [p.get("data_fingerprint", {}) for p in self.partial_fits_]
-        changes = {} if self.item_l2 is not None else {"item_l2": self.item_l2_}
+        # Other orderings than before.
+        n_fits = 1 + n_recorded(self.partial_fits_)
+        changes: dict[str, Any] = {"random_state": self.random_state + n_fits}
+        if self.item_l2 is None:
+            changes["item_l2"] = self.item_l2_
         scorer, self.epochs_ = extend(
             self.scorer_,
-            known,
+            replace(
+                data,
+                counts=known,
+                item_ids=catalogue.ids,
+                item_names=None,
+                log=self._log(data, catalogue),
+            ),
             FitSettings.of({**self.get_params(deep=False), **changes}),
             n_epochs=n_epochs,
-            log=self._log(data, catalogue),
             train_items=train,
             readout=self.readout_,
             seen=[self.data_fingerprint_, *seen],
@@ -488,25 +499,25 @@ class ImplicitCFNADE:
         if train == "all" and self.epochs_:
             self.calibrator_ = None  # the network has changed
         self._info.pop("metrics", None)
-        self.partial_fits_ = [
-            *self.partial_fits_,
-            {
-                "data_fingerprint": data.fingerprint(),
-                "n_epochs": int(n_epochs),
-                "train": train,
-                "n_new_items": len(catalogue) - len(self.catalogue_),
-            },
-        ]
+        record = {
+            "data_fingerprint": data.fingerprint(),
+            "n_epochs": int(n_epochs),
+            "train": train,
+            "n_new_items": len(catalogue) - len(self.catalogue_),
+        }
+        self.partial_fits_ = recorded(self.partial_fits_, record)
         self._adopt(scorer, catalogue)
         return self
 
     def _log(self, data: Interactions, catalogue: Catalogue) -> EventLog | None:
-        """The log of a table, in the columns of a catalogue; None if times make no difference."""
+        """The log of a table, in the columns of a catalogue; None if the model does not use it."""
         log, readout = data.log, self.readout_
         uses_times = readout.history_half_life or readout.adds_trend
-        if log is None or log.clock is None or not uses_times:
+        dislikes = min((self.event_weights_ or {"": 0.0}).values()) < 0
+        if log is None or not (uses_times or readout.repeats or dislikes):
             return None
-        self.answers_.reader.check_clock(log.clock)
+        if log.clock is not None and uses_times:
+            self.answers_.reader.check_clock(log.clock)
         column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
         return replace(log, item=column_of[log.item].astype(np.int32))
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, csr_matrix, vstack
 from cfnade import ConfigError, DataError, ImplicitCFNADE, Interactions, RelativeRating
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import log_watchers, recent_counts, trend
+from cfnade.beyond.repeats import Repeats, item_features
 from cfnade.data.ratings import popularity_logit
 from cfnade.fit import extend as module
 from cfnade.fit.extend import with_new_items
@@ -24,7 +25,7 @@ from tests.networks import (
     random_model,
     random_numpy_network,
 )
-from tests.planted import fashion
+from tests.planted import fashion, window_shopping
 
 N_KNOWN = 16
 """Items of the first fit; the last four come later."""
@@ -202,12 +203,35 @@ def test_save_and_load_keep_it_and_where_it_came_from(model, tmp_path):
     np.testing.assert_array_equal(loaded.scores(group_counts()), model.scores(group_counts()))
     assert loaded.data_fingerprint_ == model.data_fingerprint_ != data.fingerprint()
     assert loaded.partial_fits_ == [
-        {"data_fingerprint": data.fingerprint(), "n_epochs": 3, "train": "new", "n_new_items": 4}
+        {
+            "number": 1,
+            "data_fingerprint": data.fingerprint(),
+            "n_epochs": 3,
+            "train": "new",
+            "n_new_items": 4,
+        }
     ]
     assert (loaded.best_epoch_, loaded.validation_mpr_) == (n_epochs + 3, None)
     loaded.partial_fit(data, n_epochs=1)
     assert len(loaded.partial_fits_) == 2 and len(model.partial_fits_) == 1
     assert loaded.fit(group_counts()).partial_fits_ == []
+
+
+def test_a_model_keeps_few_records_and_that_of_the_most_pairs(model):
+    everything, part = interactions(group_counts()), interactions(group_counts()[:20])
+    model.partial_fit(everything, n_epochs=0)
+    for _ in range(module.KEPT_RECORDS + 2):
+        model.partial_fit(part, n_epochs=0)
+    numbers = [record["number"] for record in model.partial_fits_]
+    assert numbers == [1, *range(5, module.KEPT_RECORDS + 4)]
+    assert model.partial_fits_[0]["data_fingerprint"] == everything.fingerprint()
+
+
+def test_records_without_numbers_are_counted():
+    records = [{"n_epochs": 1}, {"n_epochs": 2}]
+    assert module.n_recorded(records) == 2
+    assert module.recorded(records, {})[-1] == {"number": 3}
+    assert module.n_recorded([]) == 0
 
 
 def test_what_is_not_fitted_is_fitted():
@@ -495,3 +519,68 @@ def test_a_log_changes_nothing_in_a_model_without_recency(model):
     data = replace(data, item_ids=IDS[:3])
     model.partial_fit(data, n_epochs=1)
     assert "trend" not in model.scorer_.network.weights and model.clock_ is None
+
+
+# Repeats and kinds of events ---------------------------------------------------------------------
+
+REPEATS = (1.0, 0.5, 0.8, 0.2)
+
+
+@pytest.fixture
+def repeating(tmp_path) -> ImplicitCFNADE:
+    """With a model of repeats, fitted on the first events of a log."""
+    data = fashion()
+    early = data.with_events(data.log.time < 50)
+    given = Readout(history_half_life=0, trend_gain=0, popularity_gain=0, repeats=REPEATS)
+    model = ImplicitCFNADE(**SMALL, validation_share=0, readout=given).fit(early)
+    return again(model, tmp_path / "repeating")
+
+
+def test_repeats_are_made_again_from_the_largest_log(repeating):
+    data, before = fashion(), repeating.scorer_.network.weights
+    repeating.partial_fit(data, n_epochs=1)
+    after = repeating.scorer_.network.weights
+    expected = Repeats.of(REPEATS, item_features(data.log, data.n_items))
+    np.testing.assert_allclose(after["repeat_bias"], expected.bias, rtol=1e-5)
+    np.testing.assert_array_equal(after["repeat_weight"], before["repeat_weight"])
+
+
+def test_known_items_keep_their_repeats_on_a_part_and_new_ones_have_those_of_their_neighbours(
+    repeating,
+):
+    data, before = fashion(), repeating.scorer_.network.weights["repeat_bias"]
+    log = data.log.subset(data.log.user < 20)
+    twin = np.flatnonzero(log.item == 3)
+    order = np.concatenate([np.arange(log.n_entries), twin])
+    item = np.concatenate([log.item, np.full(len(twin), 40)])
+    part = log_of(log.user[order], item, log.time[order], 20, 42, "number")  # 41 has nobody
+    repeating.partial_fit(part, n_epochs=1)
+    after = repeating.scorer_.network.weights["repeat_bias"]
+    np.testing.assert_array_equal(after[:40], before)
+    assert before.min() <= after[40] <= before.max()
+    assert after[41] == pytest.approx(before.mean(), rel=1e-5)
+    assert np.isfinite(repeating.scores(csr_array(part.counts))).all()
+
+
+def test_more_events_are_weighed_as_the_first_ones_were(tmp_path):
+    """A purchase that weighs ten views counts so in the distributions of more data, too."""
+    weights = {"buy": 10.0, "cart": 3.0, "skip": 0.0, "view": 1.0}
+    plain = window_shopping(with_times=True)
+    data = plain.weighed(weights, "buy")
+    off = Readout(history_half_life=0, trend_gain=0, popularity_gain=0, repeats=REPEATS)
+    model = ImplicitCFNADE(**SMALL, validation_share=0, readout=off).fit(data)
+    assert "repeat_bias" in model.scorer_.network.weights
+    by_name, by_log = again(model, tmp_path / "a"), again(model, tmp_path / "b")
+    by_name.partial_fit(data, n_epochs=1)
+    by_log.partial_fit(plain, n_epochs=1)  # as read from a file
+    histories = model.histories(plain)
+    np.testing.assert_array_equal(by_log.scores(histories), by_name.scores(histories))
+    np.testing.assert_array_equal(
+        by_log.scorer_.relative_rating.transform(data.counts).toarray(),
+        model.scorer_.relative_rating.transform(data.counts).toarray(),
+    )
+    np.testing.assert_allclose(
+        by_log.scorer_.network.weights["repeat_bias"],
+        model.scorer_.network.weights["repeat_bias"],
+        rtol=1e-5,
+    )

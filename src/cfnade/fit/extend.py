@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from cfnade.beyond.direct import NeighbourRegression, likes_of
+from cfnade.beyond.event_kinds import target_features
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import log_watchers, recent_counts, trend
+from cfnade.beyond.repeats import Repeats, item_features
 from cfnade.checks import check_bytes, check_choice, check_whole
 from cfnade.data.events import EventLog
-from cfnade.data.interactions import CountMatrix
+from cfnade.data.interactions import Interactions, with_dislikes
 from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, popularity_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
@@ -40,21 +42,29 @@ TrainedItems: TypeAlias = Literal["all", "new"]
 N_EPOCHS = 10
 """Passes over more data by default."""
 
+KEPT_RECORDS = 30
+"""Records of training on more data that a model keeps."""
+
 START_NEIGHBOURS = 20
 """Known items, most often found with a new one, whose mean it starts from."""
 
 _ROWS = 512  # new items at once
 _DIRECT_WEIGHTS = ("neighbours", "neighbour_weight")
-_READOUT_WEIGHTS = (*_DIRECT_WEIGHTS, "trend", "mean_hidden")
+_READOUT_WEIGHTS = (
+    *_DIRECT_WEIGHTS,
+    "trend",
+    "mean_hidden",
+    "repeat_bias",
+    "repeat_weight",
+)
 
 
 def extend(
     scorer: NetworkScorer,
-    counts: CountMatrix,
+    data: Interactions,
     settings: FitSettings,
     *,
     n_epochs: int,
-    log: EventLog | None = None,
     train_items: TrainedItems = "all",
     readout: Readout | None = None,
     seen: Sequence[Mapping[str, Any]] = (),
@@ -67,15 +77,14 @@ def extend(
 
     Args:
         scorer: The network so far, with its count distributions; it is not changed.
-        counts: More data, (n_users, n_items): columns of the network, then new items.
+        data: More data: columns of the network, then new items. If it has no log, known items keep
+            what the readout found in one: trends, repeats, distributions of recent counts.
         settings: Of training, threads and memory; the network stays as it is.
         n_epochs: Passes over the data; 0 adds new items and trains nothing.
-        log: The events behind the counts if they have times, for the recency of the readout. None
-            keeps the trends and the distributions of recent counts of known items.
         train_items: `all` trains all weights; `new` only W, V and d of the new items.
         readout: What was added to the network after training.
-        seen: Fingerprints of all data that the network was trained on, in order. The neighbours of
-            known items are found again if this data has the most pairs and trains known items.
+        seen: Fingerprints of data that the network was trained on. Neighbours and repeats of known
+            items are found again if this data has the most pairs and trains known items.
         relative_rating: Count distributions to use as they are, apart from new items; None goes on
             from those of the network.
         features: What is known about the items. New items need no watchers then; those that had
@@ -92,6 +101,7 @@ def extend(
         MissingExtraError: If torch is not installed.
         TrainingError: If the loss is no longer finite.
     """
+    counts = data.counts
     if counts.nnz == 0:
         raise DataError("there is nothing to learn from: no pair has a count above 0")
     check_whole("n_epochs", n_epochs, 0)
@@ -102,13 +112,17 @@ def extend(
     keeps_known = train_items == "new" or n_epochs == 0
     ratings = relative_rating or scorer.relative_rating
     half_life = readout.history_half_life
-    read = recent_counts(log, counts.shape, half_life) if half_life and log else counts
+    log = None if data.clock is None else data.log
+    read = counts
+    if half_life and log:
+        read = recent_counts(log, counts.shape, half_life, data.event_weights)
     if relative_rating is None and not keeps_known and (log or not half_life):
         ratings = ratings.merged_with(RelativeRating().fit(read))
     elif ratings.n_items_ != n_items:
         ratings = ratings.followed_by(RelativeRating().fit(read))
     # Histories are read as recent counts, but the network is trained on plain ones.
-    rated = (RelativeRating().fit(counts) if half_life else ratings).transform(counts)
+    plain = RelativeRating().fit(counts) if half_life else ratings
+    rated = plain.transform(counts)
     config = replace(before.config, n_items=n_items)
     plan = FitPlan.of(counts, replace(settings, memory_limit=None))  # more than is done here
     _check_memory(plan, config, settings.memory_limit)
@@ -138,9 +152,8 @@ def extend(
                     max_epochs=n_epochs,
                     patience=n_epochs,
                     schedule="constant",
-                    seed=plan.training.seed + len(seen),  # other orderings than before
                 ),
-                rated,
+                plain.transform(with_dislikes(counts, data.dislikes)),
                 start=weights,
                 trained_items=None if is_trained.all() else is_trained,
                 on_epoch=callbacks.on_epoch,
@@ -154,6 +167,10 @@ def extend(
             weights |= _neighbours(before, rated, plan, readout, is_kept)
         if "trend" in before.weights:
             weights["trend"] = _trend(before, rated, readout, None if keeps_known else log)
+        if "repeat_bias" in before.weights:
+            weights["repeat_weight"] = before.weights["repeat_weight"]
+            is_whole = not keeps_known and plan.has_most_pairs(seen)
+            weights["repeat_bias"] = _repeat_bias(before, rated, readout, data, is_whole)
         found = NetworkScorer(NumpyNetwork(config, weights), ratings)
         if features is not None:
             now = np.bincount(counts.indices, minlength=n_items)
@@ -168,6 +185,24 @@ def extend(
                 n_threads=settings.n_threads,
             )
     return found, epochs
+
+
+def recorded(records: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Add a record of training on more data, and drop the oldest if there are many.
+
+    So a job that runs every night does not let `model.json` grow. The record with the most pairs is
+    kept, as `extend` compares with it. `number` counts all records, dropped ones as well.
+    """
+    records = [*records, {"number": n_recorded(records) + 1, **new}]
+    if len(records) > KEPT_RECORDS:
+        n_pairs = [record.get("data_fingerprint", {}).get("n_pairs", 0) for record in records]
+        del records[1 if n_pairs[0] == max(n_pairs) else 0]
+    return records
+
+
+def n_recorded(records: Sequence[Mapping[str, Any]]) -> int:
+    """How many there have been; earlier versions dropped none and did not number them."""
+    return int(records[-1].get("number", len(records))) if records else 0
 
 
 def _check_memory(plan: FitPlan, config: ModelConfig, limit: str | None) -> None:
@@ -225,6 +260,26 @@ def _trend(
     more = watchers[len(known) :] - near @ watchers[: len(known)]
     new = (near @ known + readout.popularity_gain * more).astype(np.float32)
     return np.concatenate([known, new])
+
+
+def _repeat_bias(
+    before: NumpyNetwork, rated: csr_array, readout: Readout, data: Interactions, finds_all: bool
+) -> NDArray[np.float32]:
+    """Bias of a repeat of each item, (n_items,), found again or kept as `_neighbours` are.
+
+    A new item then has the mean of the known items nearest to it, or of all.
+    """
+    n_items, known = rated.shape[1], before.weights["repeat_bias"]
+    if finds_all and data.log is not None and readout.repeats:
+        if data.target_event is not None:
+            return Repeats.of(readout.repeats, target_features(data)).bias
+        if data.clock is not None:
+            return Repeats.of(readout.repeats, item_features(data.log, n_items)).bias
+    if n_items == len(known):
+        return known
+    near = _nearest_known(rated, len(known))
+    lacking = 1.0 - near.sum(axis=1)  # 1 without any such item
+    return np.concatenate([known, (near @ known + lacking * known.mean()).astype(np.float32)])
 
 
 def with_new_items(
