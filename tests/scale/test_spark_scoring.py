@@ -133,6 +133,19 @@ def test_what_was_viewed_but_not_bought_is_a_candidate(spark, shop, tmp_path):
         assert set(found[user][0]) == set(range(40)) - bought
 
 
+def test_events_of_negative_weight_are_dislikes_as_on_one_machine(spark, shop, tmp_path):
+    log, model = shop / "log.parquet", tmp_path / "model"
+    weights = {"buy": 4.0, "cart": 2.0, "view": 1.0, "skip": -9.0}
+    readout = Readout(history_half_life=20.0)
+    data = read_interactions(log, event_weights=weights)
+    fitted = ImplicitCFNADE(readout=readout, n_hidden=8, max_epochs=2).fit(data)
+    assert (fitted.histories(data).data < 0).any()
+    fitted.save(model)
+    score(spark.read.parquet(str(log)), model, tmp_path / "out", {"n": 40}, partitions=2)
+    expected = alone(model, read_interactions(log), tmp_path / "alone.parquet", n=40)
+    assert_same(rows_of(tmp_path / "out"), expected)
+
+
 def test_of_a_log_without_the_event_to_predict_all_items_are_left_out(spark, shop, tmp_path):
     import pandas as pd
 

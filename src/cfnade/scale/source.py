@@ -52,7 +52,8 @@ class CheckedFrame:
         """`user_id`, `item_id`, `n` and `is_owned` of each pair, partitioned by user.
 
         Splitting and grouping by user then need no further exchange between machines. Spark
-        chooses the number of partitions by default. Sums may be below 0 if a weight is.
+        chooses the number of partitions by default. Sums may be below 0 if a weight is; with a
+        half-life, n is then the sum without one.
 
         Args:
             n_partitions: Of users.
@@ -84,6 +85,7 @@ class CheckedFrame:
             weight = _by_kind(weights) if weights else F.lit(1.0)
             recent = number * weight * F.pow(F.lit(2.0), -age)
             n = F.sum(F.when(number > 0, recent).otherwise(0.0))
+            n = F.when(n > 0, n).otherwise(F.least(total, F.lit(0.0)))
         is_owned = total > 0 if target is None else F.bool_or((event == target) & (number > 0))
         found = rows.groupBy("user_id", "item_id")
         return found.agg(n.alias("n"), is_owned.alias("is_owned"))

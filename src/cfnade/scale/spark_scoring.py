@@ -102,7 +102,7 @@ def score(
         .observe(seen, n_unknown, F.count(F.lit(1)).alias("n_pairs"))
     )
     is_known = F.col("code").isNotNull()
-    in_history = F.when(is_known & (F.col("n") > 0), F.struct("code", "n"))
+    in_history = F.when(is_known & (F.col("n") != 0), F.struct("code", "n"))
     lists = [F.sort_array(F.collect_list(in_history)).alias("known")]
     if leaves_candidates:
         lists.append(F.collect_list(F.when(is_known & F.col("is_owned"), F.col("code"))))
@@ -288,8 +288,10 @@ def _recommend_batches(
             rows = lists_to_rows(table, "items", "counts", len(item_ids))
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
+            is_liked = rows.data > 0
             if is_recent:
-                rows.data = rounded(rows.data)
+                rows.data[is_liked] = rounded(rows.data[is_liked])
+            rows.data[~is_liked] = -1.0  # dislikes
             left_out = None
             if OWNED in table.column_names:
                 left_out = as_count_matrix(lists_to_rows(table, OWNED, None, len(item_ids)))
@@ -297,7 +299,7 @@ def _recommend_batches(
             item_type = pa.int64() if _are_numbers(answers.catalogue) else pa.string()
             user_type = table.schema.field("user_id").type
             types = (user_type, item_type, pa.int32(), pa.float32(), pa.float32())
-            counts = as_count_matrix(rows)
+            counts = as_count_matrix(rows, signed=True)
             found_all = recommend_all(answers, counts, **asked, owned=left_out, n_threads=1)
             for _, found in found_all:
                 columns = as_columns(user_ids, found, item_ids).values()
