@@ -18,7 +18,7 @@ WEIGHTS = {"buy": 3.7, "skip": -1.1, "view": 0.1}
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """Events with counts, some of 0; the sums of weights depend on the order in the last digit."""
+    """Events with counts, some of 0; the order changes the last digit of weighted sums."""
     import pandas as pd
 
     rng, n = np.random.default_rng(0), 400
