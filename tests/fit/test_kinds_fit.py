@@ -11,10 +11,12 @@ from cfnade import ImplicitCFNADE
 from cfnade.answer.all_users import recommend_all
 from cfnade.compare.comparison import compare
 from cfnade.compare.contender import Contender
+from cfnade.compare.protocol import Protocol
 from cfnade.compare.registry import contender
 from cfnade.data.event_splits import split_by_time, split_random
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import Interactions
+from cfnade.data.splitting import overlap
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.evaluate import evaluate, relevance_of
 from tests.networks import SMALL
@@ -206,3 +208,16 @@ def test_a_skipped_item_scores_as_the_request_says_and_as_the_table_says():
     expected, of_table = model.recommend(user, histories[user : user + 1], N=5)
     assert ids.tolist() == expected.tolist()
     np.testing.assert_allclose(scores, of_table, rtol=1e-5)
+
+
+def test_a_comparison_leaves_out_disliked_items_for_all_models():
+    data = window_shopping(with_times=True)
+    weighed = data.weighed({"view": 1.0, "cart": 2.0, "buy": 4.0, "skip": -9.0})
+    protocol = Protocol(weighed)
+    train, held_out = protocol.validation.train_data, protocol.validation.held_out
+    assert overlap(train.dislikes, held_out).nnz == 0
+    assert overlap(train.dislikes, protocol.validation.exclude).nnz == train.dislikes.nnz
+    models = {"popularity": contender("popularity"), "imf": contender("imf").holding(factors=32)}
+    models["cfnade"] = replace(contender("cfnade"), start={"recipe": "default", **SMALL})
+    found = compare(weighed, models, max_trials=1, budget=None)
+    assert len(found.results) == 3

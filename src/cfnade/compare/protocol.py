@@ -69,7 +69,7 @@ class Protocol:
             self.relative_rating,
             parts.train,
             config.candidates,
-            None if data.target_event is None else parts.train.target_counts,
+            _excluded(parts.train),
         )
         """The data to choose settings on."""
 
@@ -87,18 +87,13 @@ class Protocol:
             self._test,
             relevance_of(self._test, self.known_data, ratings),
             candidates=self.config.candidates,
-            exclude=self._excluded,
+            exclude=_excluded(self.known_data),
             rng=self.config.seed,
         )
 
-    @property
-    def _excluded(self) -> CountMatrix | None:
-        """Pairs that are not ranked in place of the histories': those with the event to predict."""
-        return None if self.known_data.target_event is None else self.known_data.target_counts
-
     def test_lists(self, scorer: Scorer, n: int = N_LISTED) -> ListQuality:
         """Judge the lists that a final model gives to the tested users, apart from accuracy."""
-        is_tested, exclude = np.diff(self._test.indptr) > 0, self._excluded
+        is_tested, exclude = np.diff(self._test.indptr) > 0, _excluded(self.known_data)
         lists = top_lists(
             scorer,
             read_histories(scorer, self.known_data)[is_tested],
@@ -133,8 +128,12 @@ def validation_alone(data: Interactions, config: ProtocolConfig) -> Validation:
         held_out = sample_users(split.new, n_users, config.seed)
     if held_out.nnz == 0:
         raise DataError("no user has enough items for a validation part; use more data")
-    train, exclude = split.train, None
+    train = split.train
     if data.target_event is not None:
         train = weighed_by_target(train, held_out)
-        exclude = train.target_counts
-    return Validation(train.counts, held_out, train_data=train, exclude=exclude)
+    return Validation(train.counts, held_out, train_data=train, exclude=_excluded(train))
+
+
+def _excluded(data: Interactions) -> CountMatrix | None:
+    """Pairs that no model ranks, if these are not simply those of the histories."""
+    return None if data.target_event is None and data.dislikes is None else data.unranked

@@ -48,12 +48,12 @@ class EventSplit:
 
         With a kind to predict: of pairs without such an event in train.
         """
-        return without_overlap(self.train.target_counts, self.test)
+        return without_overlap(self.train.unranked, self.test)
 
     @cached_property
     def repeated(self) -> CountMatrix:
         """The test counts of all other pairs, (n_users, n_items)."""
-        return overlap(self.train.target_counts, self.test)
+        return overlap(self.train.unranked, self.test)
 
 
 def split_by_time(

@@ -234,6 +234,16 @@ class Interactions:
             return None
         return as_count_matrix(self.log.dislikes(self.counts.shape, weights))
 
+    @cached_property
+    def unranked(self) -> CountMatrix:
+        """Pairs that are not recommended, (n_users, n_items): all that have a count or a dislike.
+
+        With a kind of event to predict, those that have it.
+        """
+        if self.target_event is not None or self.dislikes is None:
+            return self.target_counts
+        return as_count_matrix(self.counts + self.dislikes)
+
     def with_floors(self, min_user_items: int = 0, min_item_users: int = 0) -> Interactions:
         """Drop users with few items and items with few users.
 

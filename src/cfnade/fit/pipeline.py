@@ -457,6 +457,8 @@ class _Fitting:
             return _Chosen(plan, trained, plan.readout.or_usual(), part, strengths=strengths)
         self.callbacks.begin("direct path")
         new = without_overlap(train.counts, held_out)
+        if train.dislikes is not None:  # never recommended
+            new = without_overlap(train.dislikes, new)
         if train.target_event is not None and new.nnz < FEWEST_NEW_TARGETS:
             # Most are in the histories, as other events: judge the network on any pair.
             train, new = self._hold_out_any(train)

@@ -288,10 +288,9 @@ def _recommend_batches(
             rows = lists_to_rows(table, "items", "counts", len(item_ids))
             if column_of is not None:
                 rows.indices = column_of[rows.indices]
-            is_liked = rows.data > 0
             if is_recent:
-                rows.data[is_liked] = rounded(rows.data[is_liked])
-            rows.data[~is_liked] = -1.0  # dislikes
+                rows.data = np.where(rows.data > 0, rounded(rows.data), rows.data)
+            rows.data = np.where(rows.data > 0, rows.data, -1.0)  # else dislikes
             left_out = None
             if OWNED in table.column_names:
                 left_out = as_count_matrix(lists_to_rows(table, OWNED, None, len(item_ids)))
