@@ -27,7 +27,7 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import ReadoutParts, find_readout
 from cfnade.data.ratings import likes_alone
-from cfnade.fit.pipeline import cost_by
+from cfnade.fit.judge import cost_by
 from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate

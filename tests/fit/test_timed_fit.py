@@ -15,9 +15,11 @@ from cfnade.data.interactions import Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import without_overlap
 from cfnade.fit import pipeline as module
-from cfnade.fit.pipeline import Judge, TrainingPart, fit_network, hold_out_validation
+from cfnade.fit.judge import Judge
+from cfnade.fit.pipeline import fit_network, hold_out_validation
 from cfnade.fit.plan import ALL_EVENTS, FitPlan
 from cfnade.fit.settings import FitSettings, Recipe
+from cfnade.fit.training_part import TrainingPart
 from cfnade.metrics.evaluate import evaluate
 from cfnade.progress import Callbacks
 from tests.compare.logs import random_log

@@ -15,7 +15,7 @@ from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
-from cfnade.fit.pipeline import TOLERATED
+from cfnade.fit.judge import TOLERATED
 from cfnade.metrics.evaluate import KnownScores, evaluate, relevance_of
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer, blocks

@@ -3,67 +3,49 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from cfnade.answer.probability import Calibrator, fit_calibrator
-from cfnade.beyond.direct import NeighbourRegression
-from cfnade.beyond.event_kinds import find_weights, target_features
+from cfnade.beyond.event_kinds import find_weights
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.features import FeatureStrengths
-from cfnade.beyond.readout import Readout, ReadoutParts, find_readout
-from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
-from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
+from cfnade.beyond.readout import Readout
 from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
-from cfnade.data.events import EventLog, Weights
-from cfnade.data.interactions import CountMatrix, Interactions, with_dislikes
+from cfnade.data.events import Weights
+from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, confidence, likes_alone
-from cfnade.data.splitting import overlap, sample_users, without_overlap
+from cfnade.data.splitting import sample_users, without_overlap
 from cfnade.errors import DataError, MissingExtraError
 from cfnade.fit.cold_start import add_features, find_strengths
+from cfnade.fit.judge import Judge
 from cfnade.fit.plan import (
     ALL_EVENTS,
     FEWEST_NEW_TARGETS,
-    FEWEST_REPEATS,
     FitPlan,
     calibration_users,
 )
 from cfnade.fit.settings import FitSettings
-from cfnade.metrics.evaluate import KnownScores, evaluate
-from cfnade.metrics.formulas import cost_of
+from cfnade.fit.training_part import TrainingPart, find_repeats
 from cfnade.metrics.search import Trial, coordinate_search
-from cfnade.model.inference import NetworkScorer, NumpyNetwork
+from cfnade.model.inference import NetworkScorer
 from cfnade.progress import Callbacks
 from cfnade.threads import available_threads, limited_threads
 
 if TYPE_CHECKING:
-    from cfnade.model.training import Epoch, Look, Trained
+    from cfnade.model.training import Epoch, Trained
 
 logger = logging.getLogger(__name__)
 
 
 CHECKPOINT_SECONDS = 20.0
 """Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
-
-LEAST_SLOPE = 0.1
-"""Of the log-odds of new items over their score: repeats are put on that scale."""
-
-TOLERATED = 0.003
-"""Share by which recency may make MPR or nDCG worse on validation; both must gain."""
-
-READOUT_METRIC = "ndcg@100"
-"""Metric that the readout is chosen by, with MPR. MPR alone would trade the top of the list for the
-tail."""
 
 
 def hold_out_validation(
@@ -96,13 +78,6 @@ def hold_out_validation(
         logger.warning("no user has enough %s for validation: running all epochs", kind)
         return known, None
     return found.train, found.test
-
-
-def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
-    """The cost to minimise: of one metric, or MPR / nDCG, which weighs both the same."""
-    if by is None:
-        return metrics["mpr"] / max(metrics[READOUT_METRIC], 1e-3)
-    return cost_of(by, metrics[by])
 
 
 @dataclass(frozen=True)
@@ -199,189 +174,6 @@ def fit_network(
         fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints, features)
         with limited_threads(settings.n_threads):
             return fitting.fit(known, validation)
-
-
-@dataclass(frozen=True)
-class TrainingPart:
-    """Data to train on, and what follows from them."""
-
-    data: Interactions
-    ratings: RelativeRating
-    plan: FitPlan
-    n_threads: int | None = None
-    fits_ratings: bool = True
-    """Whether the ratings were fitted on these data, not given."""
-
-    @cached_property
-    def rated(self) -> csr_array:
-        """Relative ratings, (n_users, n_items)."""
-        return self.ratings.transform(self.data.counts)
-
-    @cached_property
-    def rated_with_dislikes(self) -> csr_array:
-        """The same, below 0 for dislikes, (n_users, n_items)."""
-        if self.data.dislikes is None:
-            return self.rated
-        return self.ratings.transform(with_dislikes(self.data.counts, self.data.dislikes))
-
-    @cached_property
-    def readout_parts(self) -> ReadoutParts:
-        """The direct path."""
-        direct, regression = self.plan.direct, None
-        if direct is not None:
-            regression = NeighbourRegression(
-                self.rated, direct.n_candidates, direct.max_users, self.n_threads
-            )
-        return ReadoutParts(regression)
-
-    @cached_property
-    def half_lives(self) -> Sequence[float]:
-        """Half-lives to try; none without times."""
-        return () if self.data.clock is None else half_lives(self._log)
-
-    @property
-    def _log(self) -> EventLog:
-        assert self.data.log is not None
-        return self.data.log
-
-    def histories(self, half_life: float) -> tuple[RelativeRating, CountMatrix]:
-        """Counts that decay with a half-life (0 for none), and their distributions.
-
-        Counts below 0 are dislikes, which do not decay.
-        """
-        data = self.data
-        if half_life == 0 or not self.fits_ratings:
-            return self.ratings, with_dislikes(data.counts, data.dislikes)
-        counts = recent_counts(self._log, data.counts.shape, half_life, data.event_weights)
-        return RelativeRating().fit(counts), with_dislikes(counts, data.dislikes)
-
-    def trend(self, readout: Readout) -> NDArray[np.float32] | None:
-        """What recency adds to the scores of all users, (n_items,); None for nothing."""
-        if not readout.adds_trend:
-            return None
-        assert readout.trend_gain is not None and readout.popularity_gain is not None
-        now = self._watchers(readout.trend_half_life or 0.0)
-        return trend(now, self._watchers(0.0), readout.trend_gain, readout.popularity_gain)
-
-    @cached_property
-    def _watchers(self) -> Callable[[float], NDArray[np.float32]]:
-        return cache(partial(log_watchers, self._log, self.data.n_items))
-
-    @cached_property
-    def repeat_features(self) -> NDArray[np.float64]:
-        """What repeats, or target events, depend on beside the count, (n_items, 2)."""
-        if self.data.target_event is not None:
-            return target_features(self.data)
-        return item_features(self._log, self.data.n_items)
-
-    def scorer(self, network: NumpyNetwork, readout: Readout) -> NetworkScorer:
-        """A network with its readout, which scores the counts of `histories`."""
-        network = self.readout_parts.add(network, readout)
-        added: dict[str, NDArray[np.float32]] = {}
-        if (rise := self.trend(readout)) is not None:
-            added["trend"] = rise
-        if readout.repeats and self.data.log is not None:
-            repeats = Repeats.of(readout.repeats, self.repeat_features)
-            added["repeat_bias"] = repeats.bias
-            added["repeat_weight"] = np.array([repeats.weight], dtype=np.float32)
-        if added:
-            network = NumpyNetwork(network.config, {**network.weights, **added})
-        return NetworkScorer(network, self.histories(readout.history_half_life or 0.0)[0])
-
-
-class Judge:
-    """Judges networks and readouts on held-out pairs of users whose other pairs are trained on."""
-
-    def __init__(self, part: TrainingPart, held_out: CountMatrix, choose_by: str | None) -> None:
-        """Prepare; users without a pair in `held_out` are left out."""
-        self._users = np.flatnonzero(np.diff(held_out.indptr))
-        self._part, self._plan, self._by = part, part.plan, choose_by
-        self.histories = self._rated_histories(0.0)
-        self._held_out = held_out[self._users]
-        self._relevance = part.ratings.transform(self._held_out)
-        self._direct = part.readout_parts.scores(part.plan.readout, self.histories)
-        self.n_looks = 0
-        """Number of evaluations so far."""
-
-    def _rated_histories(self, half_life: float) -> csr_array:
-        """Relative ratings of the judged users, (n_judged, n_items)."""
-        ratings, counts = self._part.histories(half_life)
-        return ratings.transform(counts[self._users])
-
-    def look(self, network: NumpyNetwork) -> Look:
-        """Judge an epoch with the usual readout, as the network will be used."""
-        from cfnade.model.training import Look
-
-        names = ("mpr",) if self._by is None else ("mpr", self._by)
-        found = self._metrics_with(self.logits(network), self._plan.readout, names)
-        return Look(found["mpr"], None if self._by is None else cost_by(found, self._by))
-
-    def cost(self, network: NumpyNetwork) -> float:
-        """What a search over settings minimises."""
-        names = ("mpr", self._by or READOUT_METRIC)
-        found = self._metrics_with(self.logits(network), self._plan.readout, names)
-        return cost_by(found, self._by)
-
-    def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
-        """The best readout of a network, and its MPR in percent."""
-        names = ("mpr", self._by or READOUT_METRIC)
-        part, given = self._part, self._plan.readout
-        if not part.fits_ratings and part.half_lives:
-            given = replace(given, history_half_life=0.0)
-        logits: dict[float, NDArray[np.float32]] = {}  # by half-life of the histories
-
-        def judged(readout: Readout) -> dict[str, float]:
-            half_life = readout.history_half_life or 0.0
-            if half_life not in logits:
-                for old in list(logits)[:-1]:  # keep the last two: a search compares neighbours
-                    del logits[old]
-                logits[half_life] = self.logits(network, half_life)
-            return self._metrics_with(logits[half_life], readout, names)
-
-        plain = judged(given.or_usual().without_recency())
-
-        def cost(readout: Readout) -> float:
-            found = judged(readout)
-            if part.half_lives and any(
-                cost_of(name, found[name]) > cost_of(name, plain[name]) + TOLERATED * plain[name]
-                for name in names
-            ):
-                return math.inf
-            return cost_by(found, self._by)
-
-        readout = find_readout(given, cost, part.half_lives)
-        return readout, judged(readout)["mpr"]
-
-    def _metrics_with(
-        self, logits: NDArray[np.float32], readout: Readout, names: Sequence[str]
-    ) -> dict[str, float]:
-        """Metrics of logits with a readout that differs from the plan's in its strengths alone."""
-        readout = readout.or_usual()
-        if (added := self._part.trend(readout)) is not None:
-            logits = logits + added
-        if self._direct is not None:
-            logits = logits + np.float32(readout.direct_gain or 0.0) * self._direct
-        return self.metrics(logits, names)
-
-    def logits(self, network: NumpyNetwork, half_life: float = 0.0) -> NDArray[np.float32]:
-        """Scores of a network for histories that decay with a half-life, (n_judged, n_items)."""
-        histories = self.histories if half_life == 0 else self._rated_histories(half_life)
-        size = self._plan.rows_per_look
-        blocks = range(0, histories.shape[0], size)
-        return np.concatenate([network.logits(histories[at : at + size]) for at in blocks])
-
-    def metrics(self, scores: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
-        """Metrics of scores, (n_judged, n_items)."""
-        self.n_looks += 1
-        return evaluate(
-            KnownScores(scores),
-            self.histories,
-            self._held_out,
-            self._relevance,
-            metrics=names,
-            block_size=self._plan.rows_per_look,
-            n_bootstrap=0,
-        ).metrics
 
 
 @dataclass(frozen=True)
@@ -616,42 +408,6 @@ class _Fitting:
                     "choose_by": None if judge is None else self.settings.choose_by,
                 },
             )
-
-
-def find_repeats(
-    part: TrainingPart, of_new: NetworkScorer, readout: Readout, held_out: CountMatrix
-) -> tuple[float, ...]:
-    """Weights of the model of repeats, on the scale of the network's scores of new items.
-
-    Args:
-        part: Data before the held-out events.
-        of_new: Scores new items.
-        readout: What is added to the network.
-        held_out: Later pairs, new ones and repeats, (n_users, n_items).
-
-    Returns:
-        None of them if there are hardly any repeats.
-    """
-    repeated = overlap(part.data.counts, held_out)
-    data = part.data
-    if (data.clock is None and data.target_event is None) or repeated.nnz < FEWEST_REPEATS:
-        return ()
-    users = np.flatnonzero(np.diff(held_out.indptr))
-    _, histories = part.histories(readout.history_half_life or 0.0)
-    candidates = likes_alone(histories[users])
-    if data.target_event is not None:
-        candidates = without_overlap(data.target_counts[users], candidates)
-    weights = fit_repeats(candidates, repeated[users], part.repeat_features)
-    # On the scale of the logits of new items: both have the same log-odds of being held out.
-    some = users[: part.plan.repeat_users]
-    scores = of_new.scores(histories[some])
-    is_new, is_true = np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
-    own, later = part.data.counts[some], held_out[some]
-    is_new[np.repeat(np.arange(some.size), np.diff(own.indptr)), own.indices] = False
-    is_true[np.repeat(np.arange(some.size), np.diff(later.indptr)), later.indices] = True
-    shift, slope = logistic_regression(scores[is_new][:, None], is_true[is_new])
-    weights[0] -= shift
-    return tuple((weights / max(slope, LEAST_SLOPE)).tolist())
 
 
 def _calibrate(

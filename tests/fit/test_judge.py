@@ -1,0 +1,51 @@
+"""The judge of networks: the metrics of an evaluation, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cfnade import RelativeRating
+from cfnade.beyond.readout import NO_READOUT
+from cfnade.data.interactions import Interactions
+from cfnade.data.splitting import hold_out
+from cfnade.fit.judge import Judge, cost_by
+from cfnade.fit.plan import FitPlan
+from cfnade.fit.settings import FitSettings, Recipe
+from cfnade.fit.training_part import TrainingPart
+from cfnade.metrics.evaluate import evaluate
+from cfnade.model.inference import NetworkScorer
+from tests.networks import group_counts, random_numpy_network
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 1000])
+def test_a_judge_finds_the_metrics_that_evaluation_does(block_size):
+    train, held_out = hold_out(group_counts(), share=0.2, rng=0, n_users=30)
+    ratings = RelativeRating().fit(train)
+    network = random_numpy_network()
+    plan = FitPlan.of(train, FitSettings(Recipe(readout=NO_READOUT)))
+    plan = replace(plan, memory=replace(plan.memory, block=2 * 4 * 20 * block_size))
+    judge = Judge(TrainingPart(Interactions.from_matrix(train), ratings, plan), held_out, None)
+    logits = judge.logits(network)
+    assert logits.shape == (30, 20) == judge.histories.shape
+    names = ("mpr", "ndcg@100", "recall@3")
+    expected = evaluate(
+        NetworkScorer(network, ratings), train, held_out, ratings.transform(held_out),
+        metrics=names, n_bootstrap=0,
+    ).metrics  # fmt: skip
+    assert judge.metrics(logits, names) == pytest.approx(expected)
+    assert judge.metrics(-logits, names)["mpr"] != pytest.approx(expected["mpr"])
+    assert judge.look(network).mpr == pytest.approx(expected["mpr"])
+    assert judge.n_looks == 3
+
+
+def test_less_cost_is_better_by_every_metric():
+    good, bad = {"mpr": 5.0, "ndcg@100": 0.4}, {"mpr": 6.0, "ndcg@100": 0.3}
+    for by in (None, "mpr", "ndcg@100"):
+        assert cost_by(good, by) < cost_by(bad, by)
+    # One per cent of the one is worth one per cent of the other.
+    level = {"mpr": 5.0 * 1.01, "ndcg@100": 0.4 * 1.01}
+    assert cost_by(level, None) == pytest.approx(cost_by(good, None))
+    assert np.isfinite(cost_by({"mpr": 50.0, "ndcg@100": 0.0}, None))
