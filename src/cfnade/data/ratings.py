@@ -74,11 +74,8 @@ class RelativeRating:
     # Counts to ratings -------------------------------------------------------------------------
 
     def fit(self, counts: CountMatrix, y: None = None) -> RelativeRating:
-        """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused.
-
-        Dislikes, counts below 0, are left out.
-        """
-        counts = likes_alone(as_count_matrix(counts, signed=True))
+        """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused."""
+        counts = as_count_matrix(counts)
         for cached in ("n_watchers", "_search_keys"):  # of an earlier fit
             self.__dict__.pop(cached, None)
         self.n_items_ = counts.shape[1]

@@ -167,7 +167,7 @@ class FilteredRequest(StrictRequest):
     only: list[ItemId] | dict[Category, Values] | None = Field(
         default=None,
         description="Items to choose from: ids, or values by column of the items table, such as "
-        '{"category": "film"}; an item must have one of the values in each column. Null for all.',
+        '{"genre": "drama"}; an item must have one of the values in each column. Null for all.',
     )
 
     @property
