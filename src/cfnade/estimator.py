@@ -377,8 +377,8 @@ class ImplicitCFNADE:
             data: As for `histories`.
 
         Returns:
-            (n_users, n_items), as `histories` has them; None if the model predicts any event, so
-            that all pairs of the histories are left out.
+            (n_users, n_items), as `histories` has them. None if all pairs of the histories are to
+            be left out: the model predicts any event, or had too few to score items of a history.
         """
         data = self._weighed(read_interactions(data))
         if self.target_event_ is None or not self.answers_.scores_history:
@@ -573,6 +573,7 @@ class ImplicitCFNADE:
         recalculate_user: bool = True,
         items: Items | None = None,
         *,
+        owned: CountMatrix | None = None,
         dials: Dials | None = None,
         unknown: Unknown = "raise",
     ) -> Ranked:
@@ -597,6 +598,8 @@ class ImplicitCFNADE:
             recalculate_user: For compatibility with `implicit`; has no effect, as a user is
                 always computed from `user_items`.
             items: Items to choose from.
+            owned: Pairs to leave out instead of those of `user_items`, of the same shape: what
+                `owned(table)` returns if the model predicts a kind of event.
             dials: What to prefer apart from the users' taste: popularity, diversity, pins, boosts.
             unknown: What to do about unknown ids in the filters and dials.
 
@@ -628,6 +631,7 @@ class ImplicitCFNADE:
             histories,
             N,
             filter_already_liked_items=filter_already_liked_items,
+            owned=owned,
             filter_items=filter_items,
             items=items,
             dials=dials,
@@ -722,7 +726,8 @@ class ImplicitCFNADE:
             user_items: Counts of the users to choose from, sparse, (n_users, n_items), with the
                 model's items as columns; or anything that `read_interactions` reads.
             N: Maximum number of users.
-            filter_already_liked_users: Leave out users who have the item already.
+            filter_already_liked_users: Leave out users who have the item already; with a kind of
+                event to predict and a table, those who have that event.
 
         Returns:
             Users, scores and probabilities, highest score first, (at most N,) each; a list of these
@@ -737,18 +742,19 @@ class ImplicitCFNADE:
             itemid = itemid.item()
         is_single = not isinstance(itemid, (list, np.ndarray))
         columns = self.catalogue_.columns([itemid] if is_single else itemid)
+        owned = None
         if issparse(user_items):
             histories = as_histories(user_items)
             user_ids = np.arange(histories.shape[0])
         else:
             table = read_interactions(user_items)
-            histories, user_ids = self.catalogue_.align(table, unknown="warn"), table.user_ids
-        found = [
-            audience._replace(users=user_ids[audience.users])
-            for audience in find_audiences(
-                answers, histories, columns, N, include_owners=not filter_already_liked_users
-            )
-        ]
+            histories, user_ids = self.histories(table, unknown="warn"), table.user_ids
+            owned = self.owned(table)
+        include_owners = not filter_already_liked_users
+        audiences = find_audiences(
+            answers, histories, columns, N, include_owners=include_owners, owned=owned
+        )
+        found = [audience._replace(users=user_ids[audience.users]) for audience in audiences]
         return found[0] if is_single else found
 
     def explain(

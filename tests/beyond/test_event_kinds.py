@@ -83,3 +83,16 @@ def test_the_features_are_the_smoothed_odds_of_the_target_and_its_users():
     ]
     np.testing.assert_allclose(target_features(data), expected, rtol=1e-12)
     assert data.n_users == N_SHOPPERS
+
+
+def test_with_the_target_alone_there_is_nothing_to_weigh():
+    data = window_shopping()
+    bought = data.with_events(data.log.kind == 0)
+    only = replace(bought, log=replace(bought.log, kinds=("buy",))).weighed(None, "buy")
+    found = split_random(only, share=0.3, rng=0)
+    assert find_weights(found.train, found.test) == {"buy": 1.0}
+
+
+def test_what_was_bought_before_says_nothing_about_untouched_items(split):
+    again = split.train.target_counts + split.test
+    assert find_weights(split.train, again) == find_weights(split.train, split.test)

@@ -9,7 +9,8 @@ import pytest
 from cfnade import DataError, ImplicitCFNADE
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.recency import recent_counts
-from cfnade.data.interactions import Interactions
+from cfnade.data.events import EventLog
+from cfnade.data.interactions import Interactions, with_dislikes
 from tests.compare.logs import random_log
 from tests.networks import random_model
 
@@ -120,3 +121,27 @@ def test_an_unknown_item_can_be_the_latest():
     history = {"i3": [8, "2024-05-01"], "stranger": [1, "2024-05-31"]}
     found = model.recommend_for(history, unknown="ignore")[1]
     np.testing.assert_array_equal(found, model.recommend_for({"i3": 1.0})[1])
+
+
+def test_kinds_and_times_weigh_as_in_a_table():
+    weights = {"buy": 4.0, "skip": -3.0, "view": 0.0}
+    entries = [  # item, kind, count, time
+        (0, "buy", 1, 0.0), (0, "skip", 1, 50.0), (1, "skip", 2, 10.0), (2, "buy", 2, 20.0),
+        (3, "view", 5, 60.0), (4, "skip", 1, 0.0), (4, "buy", 1, 55.0),
+    ]  # fmt: skip
+    order = sorted(range(len(entries)), key=lambda place: entries[place][3])
+    item, kind, count, time = ([entries[place][column] for place in order] for column in range(4))
+    kinds = tuple(sorted(weights))
+    log = EventLog(
+        np.zeros(len(entries), np.int32), np.int32(item), np.float64(count), np.float64(time),
+        "number", np.int16([kinds.index(each) for each in kind]), kinds,
+    )  # fmt: skip
+    data = Interactions.from_log(log, np.arange(1), np.arange(5)).weighed(weights)
+    recent = recent_counts(log, (1, 5), 10.0, weights)
+    expected = with_dislikes(recent, data.dislikes).toarray()[0]
+    history: dict[int, dict[str, list[list[float]]]] = {}
+    for one, named, n, when in entries:
+        history.setdefault(one, {}).setdefault(named, []).append([n, when])
+    found = HistoryReader(10.0, "number", weights).counts(history)
+    signs = [max(value, -1.0) if value < 0 else value for value in found.values()]
+    np.testing.assert_allclose(signs, expected)

@@ -371,3 +371,9 @@ def test_explanations_name_what_items_have_in_common(described_model, capsys):
     assert "category=film; genres=War" in capsys.readouterr().out
     assert run(["recommend", str(described_model), "i0", "--explain"]) == 0
     assert "category=film" in capsys.readouterr().out
+
+
+def test_a_trained_model_keeps_its_weights_of_events(shop, capsys):
+    arguments = ["fit", "LOG", "--start-from", "MODEL", "--out", "OUT", "--target-event", "buy"]
+    places = {"LOG": shop / "log.csv", "MODEL": shop / "model", "OUT": shop / "more"}
+    check_refused(capsys, arguments, "do not go with --start-from", **places)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfnade import RelativeRating
-from cfnade.beyond.readout import NO_READOUT
+from cfnade import ImplicitCFNADE, RelativeRating
+from cfnade.beyond.readout import NO_READOUT, Readout
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
 from cfnade.fit.judge import Judge, cost_by
@@ -17,7 +17,8 @@ from cfnade.fit.settings import FitSettings, Recipe
 from cfnade.fit.training_part import TrainingPart
 from cfnade.metrics.evaluate import evaluate
 from cfnade.model.inference import NetworkScorer
-from tests.networks import group_counts, random_numpy_network
+from tests.networks import SMALL, group_counts, random_numpy_network
+from tests.planted import changing_tastes
 
 
 @pytest.mark.parametrize("block_size", [1, 7, 1000])
@@ -49,3 +50,10 @@ def test_less_cost_is_better_by_every_metric():
     level = {"mpr": 5.0 * 1.01, "ndcg@100": 0.4 * 1.01}
     assert cost_by(level, None) == pytest.approx(cost_by(good, None))
     assert np.isfinite(cost_by({"mpr": 50.0, "ndcg@100": 0.0}, None))
+
+
+@pytest.mark.parametrize("fixed", [{"history_half_life": 0.5}, {"popularity_gain": 40.0}])
+def test_a_readout_that_is_given_is_used_even_if_it_makes_things_worse(fixed):
+    model = ImplicitCFNADE(**SMALL, readout=Readout(**fixed)).fit(changing_tastes())
+    for name, value in fixed.items():
+        assert getattr(model.readout_, name) == value

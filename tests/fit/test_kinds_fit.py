@@ -15,8 +15,8 @@ from cfnade.compare.protocol import Protocol
 from cfnade.compare.registry import contender
 from cfnade.data.event_splits import split_by_time, split_random
 from cfnade.data.events import EventLog
-from cfnade.data.interactions import Interactions
-from cfnade.data.splitting import overlap
+from cfnade.data.interactions import Interactions, as_count_matrix
+from cfnade.data.splitting import overlap, without_overlap
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.evaluate import evaluate, relevance_of
 from tests.networks import SMALL
@@ -221,3 +221,44 @@ def test_a_comparison_leaves_out_disliked_items_for_all_models():
     models["cfnade"] = replace(contender("cfnade"), start={"recipe": "default", **SMALL})
     found = compare(weighed, models, max_trials=1, budget=None)
     assert len(found.results) == 3
+
+
+def test_a_test_part_is_weighed_like_the_training_part():
+    weights = {"view": 1.0, "cart": 2.0, "buy": 4.0, "skip": -9.0}
+    data = window_shopping(with_times=True).weighed(weights)
+    is_later = data.log.time >= 80
+    train, later = data.with_events(~is_later), data.with_events(is_later)
+    test = replace(later, counts=later.log.counts(later.counts.shape), event_weights=None)
+    protocol = Protocol(train, test)
+    skipped = as_count_matrix(later.dislikes)
+    assert overlap(skipped, protocol._test).nnz == 0
+    assert overlap(train.dislikes, protocol._test).nnz == 0 < protocol._test.nnz
+
+
+def test_an_audience_is_scored_from_histories_as_the_model_reads_them(model, shop):
+    item = 4
+    found = model.recommend_users(item, shop.train, N=20)
+    histories, owned = model.histories(shop.train), model.owned(shop.train)
+    scores = model.scores(histories)[:, item]
+    scores[owned[:, [item]].nonzero()[0]] = -np.inf
+    best = np.argsort(-scores, kind="stable")[:20]
+    np.testing.assert_allclose(found.scores, scores[best], rtol=1e-5)
+    assert set(found.users.tolist()) == set(best.tolist())
+    carted = shop.train.log.of_kind("cart").counts(shop.train.counts.shape)[:, [item]].nonzero()[0]
+    assert set(carted) & set(found.users.tolist())  # not bought yet
+
+
+def test_probabilities_are_of_the_event_to_predict():
+    data = window_shopping(with_times=True).weighed(None, "buy")
+    found = split_by_time(data, share=0.1)
+    model = ImplicitCFNADE(**SMALL).fit(found.train)
+    histories = model.histories(found.train)
+    scores = model.scores(histories)
+    n_liked = np.diff(histories.indptr)
+    expected = 0.0
+    for user in np.flatnonzero(n_liked):
+        probability = model.calibrator_.probability(scores[user], int(n_liked[user]))
+        probability[histories[[user]].indices] = 0.0
+        expected += probability.sum()
+    n_true = without_overlap(histories, found.test).nnz
+    assert 0.4 * n_true < expected < 2.5 * n_true

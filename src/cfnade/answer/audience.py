@@ -36,6 +36,7 @@ def find_audiences(
     n: int = 10,
     *,
     include_owners: bool = False,
+    owned: CountMatrix | None = None,
 ) -> list[Audience]:
     """Find the n users with the highest score of each of some items, a block of users at a time.
 
@@ -48,12 +49,15 @@ def find_audiences(
         columns: Columns of the items, (n_asked,).
         n: Most users for each.
         include_owners: Keep users who have the item already.
+        owned: Pairs that count as such instead of those of the histories, (n_users, n_items); see
+            `ImplicitCFNADE.owned`.
 
     Returns:
         One for each item; users are rows of the histories.
     """
     network, asked = answers.scorer.network, np.array(columns, dtype=np.int64)
-    V, d = network.weights["output_weight"][asked], network.weights["output_bias"][asked]
+    V, d = network.weights["output_weight"][asked], network.bias[asked]
+    include_seen = include_owners or owned is not None
     B = None if network.direct_weight is None else network.direct_weight[:, asked]
     nobody = (np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64))
     best = [nobody for _ in asked]  # rows, scores, lengths of the histories
@@ -64,8 +68,12 @@ def find_audiences(
         if B is not None:
             ones = np.ones(likes.nnz, dtype=np.float32)
             scores += (csr_array((ones, likes.indices, likes.indptr), likes.shape) @ B).toarray()
-        left_out = dislikes_alone(ratings) if include_owners else ratings
+        if include_seen:
+            _score_repeats(answers, histories[rows], asked, scores)
+        left_out = dislikes_alone(ratings) if include_seen else ratings
         scores[left_out[:, asked].nonzero()] = -np.inf
+        if owned is not None and not include_owners:
+            scores[owned[rows][:, asked].nonzero()] = -np.inf
         lengths = np.diff(likes.indptr)
         for place, own in enumerate(np.ascontiguousarray(scores.T)):
             found = best[place]
@@ -81,6 +89,27 @@ def find_audiences(
             probabilities[histories[users][:, [column]].nonzero()[0]] = np.nan
         audiences.append(Audience(users, scores, probabilities))
     return audiences
+
+
+def _score_repeats(
+    answers: Answers,
+    histories: CountMatrix,
+    asked: NDArray[np.int64],
+    scores: NDArray[np.floating],
+) -> None:
+    """Give users who have an item the score of a repeat, if there is a model of them.
+
+    Scores are of the asked items, (n_users, n_asked), and changed in place.
+    """
+    likes = likes_alone(histories)
+    repeats = answers.scorer.repeat_scores(likes)
+    if repeats is None:
+        return
+    place_of = np.full(histories.shape[1], -1)
+    place_of[asked] = np.arange(asked.size)
+    place = place_of[likes.indices]
+    rows = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
+    scores[rows[place >= 0], place[place >= 0]] = repeats[place >= 0]
 
 
 def write_audiences(

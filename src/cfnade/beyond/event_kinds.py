@@ -34,6 +34,9 @@ def find_weights(train: Interactions, later: CountMatrix) -> dict[str, float]:
     log, target = train.log, train.target_event
     assert log is not None and target is not None
     shape, others = train.counts.shape, [kind for kind in log.kinds if kind != target]
+    if not others:
+        return {target: 1.0}
+    later = without_overlap(train.target_counts, later)
     users = np.flatnonzero(np.diff(later.indptr))
     kinds = [log.of_kind(kind).counts(shape)[users] for kind in others]
     history = without_overlap(train.target_counts[users], train.counts[users])

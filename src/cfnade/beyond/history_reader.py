@@ -104,22 +104,22 @@ class HistoryReader:
         if self.weights is None and not any(map(_is_detailed, history.values())):
             return history
         owners: list[int] = []
-        entries: list[tuple[float, float]] = []  # weighed counts and times
+        entries: list[tuple[float, float, float]] = []  # counts, weights and times
         for place, value in enumerate(history.values()):
             for kind, count, when in self._events(value):
                 owners.append(place)
                 time = math.nan if when is None else as_time(when, self.clock)
-                entries.append((self._weight(kind) * count, time))
-        counts, times = np.array(entries, dtype=np.float64).reshape(-1, 2).T
+                entries.append((count, self._weight(kind), time))
+        counts, weights, times = np.array(entries, dtype=np.float64).reshape(-1, 3).T
+        sums = np.zeros(len(history))
+        np.add.at(sums, owners, counts * weights)
         if self.half_life:
             is_dated = ~np.isnan(times)
-            latest = times[is_dated & (counts != 0)].max(initial=-np.inf)
+            latest = times[is_dated & (counts > 0)].max(initial=-np.inf)
             ages = np.where(is_dated, np.maximum(latest - times, 0.0), 0.0)
-            counts = decayed(counts, ages, self.half_life)
-        sums = np.zeros(len(history))
-        np.add.at(sums, owners, counts)
-        if self.half_life:
-            sums = np.where(sums > 0, rounded(sums), np.minimum(sums, 0.0))
+            recent = np.zeros(len(history))
+            np.add.at(recent, owners, decayed(counts * weights, ages, self.half_life))
+            sums = np.where(recent > 0, rounded(recent), np.minimum(sums, 0.0))
         return dict(zip(history, sums.tolist(), strict=True))
 
     def owned(self, history: Any) -> list[Hashable] | None:

@@ -45,8 +45,14 @@ def recommend_users_command(
     asked = ModelOnDisk(model)
     places = asked.catalogue.columns(asked.items(items))
     table = columns.read(data)
-    histories = asked.catalogue.align(table, unknown="warn")
-    found = find_audiences(asked.answers, histories, places, n, include_owners=include_owners)
+    found = find_audiences(
+        asked.answers,
+        asked.model.histories(table, unknown="warn"),
+        places,
+        n,
+        include_owners=include_owners,
+        owned=asked.model.owned(table),
+    )
     if out is not None:
         ids = asked.catalogue.ids[places]
         n_rows = write_audiences(out, ids, table.user_ids, found)

@@ -110,7 +110,13 @@ def fit_command(
     check_choice("--dtype", dtype, get_args(WeightType))
     if start_from is not None:
         changes = {"random_state": seed, **options.parse_settings(settings)}
-        _check_changes(changes, recipe=recipe, settings_file=settings_file, resume=resume)
+        _check_changes(
+            changes,
+            recipe=recipe,
+            settings_file=settings_file,
+            resume=resume,
+            names_events=(table.event_weights, table.target_event) != (None, None),
+        )
         model = ImplicitCFNADE.load(start_from).set_params(**changes)
     elif epochs is not None or train is not None:
         raise ConfigError(
@@ -174,16 +180,29 @@ def _outcome(model: ImplicitCFNADE, data: Interactions) -> str:
     epochs = n_of(model.best_epoch_, "epoch")
     n_more = model.n_features_in_ - data.n_items
     more = f" and {n_more:,} more of the items table" if n_more else ""
-    return f"{users}, {n_of(data.n_items, 'item')}{more}, {pairs}: trained for {epochs}{mpr}"
+    weights = ",".join(f"{kind}={w:g}" for kind, w in (model.event_weights_ or {}).items())
+    events = f", weights of events {weights}" if weights else ""
+    return (
+        f"{users}, {n_of(data.n_items, 'item')}{more}, {pairs}: trained for {epochs}{mpr}{events}"
+    )
 
 
 def _check_changes(
-    changes: dict[str, Any], *, recipe: str, settings_file: Path | None, resume: bool
+    changes: dict[str, Any],
+    *,
+    recipe: str,
+    settings_file: Path | None,
+    resume: bool,
+    names_events: bool,
 ) -> None:
     """Refuse what cannot change in a trained model."""
     if settings_file is not None or recipe != "default":
         option = "--recipe" if settings_file is None else "--settings"
         raise ConfigError(f"{option} does not go with --start-from: the model keeps its settings")
+    if names_events:
+        raise ConfigError(
+            "--event-weights and --target-event do not go with --start-from: the model has its own"
+        )
     if resume:
         raise ConfigError("--resume does not go with --start-from; use one of them")
     fixed = {field.name for field in fields(ModelConfig)}

@@ -218,7 +218,7 @@ def parse_event_weights(text: str | None) -> dict[str, float] | None:
         return None
     example = "view=1,purchase=10"
     pairs = parse_pairs(text.split(","), "--event-weights", example)
-    what = f"a number for each event, such as {example},"
+    what = f"a number for each event, such as {example}"
     return {name.strip(): _number(weight, text, what) for name, weight in pairs.items()}
 
 

@@ -249,17 +249,16 @@ class Splitter:
     def fixed(self, data: Interactions, test: Interactions) -> Parts:
         """The given test part, aligned with the rows and columns of the training part."""
         config = self._config
-        if data.target_event is not None and test.log is not None and test.log.kinds:
-            test = test.weighed(None, data.target_event)
-            test = replace(test, counts=test.target_counts, log=None, target_event=None)
+        if test.log is not None and test.log.kinds:
+            test = _weighed_like(data, test)
         aligned = align(test, data)
         held_out = aligned.counts
         no_user, no_item = aligned.n_unknown_user_pairs, aligned.n_unknown_item_pairs
-        n_overlap = int(overlap(data.target_counts, held_out).nnz)
+        n_overlap = int(overlap(data.unranked, held_out).nnz)
         self.facts |= {"n_unknown_user_pairs": no_user, "n_unknown_item_pairs": no_item}
         self.facts["n_overlap_pairs"] = n_overlap
         if config.candidates == "unseen":
-            held_out = without_overlap(data.target_counts, held_out)
+            held_out = without_overlap(data.unranked, held_out)
         if aligned.n_dropped_pairs:
             logger.warning(
                 f"{aligned.n_dropped_pairs:,} of {n_of(test.n_pairs, 'test pair')} are left out: "
@@ -313,6 +312,18 @@ class Splitter:
             rng=self._config.seed,
         )
         return held_out.train, held_out.test
+
+
+def _weighed_like(data: Interactions, test: Interactions) -> Interactions:
+    """A test part with the weights of the training part, or its target events alone."""
+    assert test.log is not None
+    if data.target_event is not None:
+        targets = test.weighed(None, data.target_event)
+        return replace(targets, counts=targets.target_counts, log=None, target_event=None)
+    if data.event_weights is None:
+        return test
+    kinds = test.log.kinds
+    return test.weighed({kind: w for kind, w in data.event_weights.items() if kind in kinds})
 
 
 def _shown(at: float, data: Interactions) -> str:

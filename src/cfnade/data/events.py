@@ -197,8 +197,8 @@ def weights_of_kinds(weights: Weights, kinds: Sequence[str]) -> dict[str, float]
     for name, weight in weights.items():
         if name not in kinds:
             raise ConfigError(_no_event(name, "weigh", kinds))
-        if not np.isfinite(weight):
-            raise ConfigError(f"weight of event {name!r} must be a finite number, got {weight}")
+        if not isinstance(weight, int | float | np.number) or not np.isfinite(weight):
+            raise ConfigError(f"weight of event {name!r} must be a finite number, got {weight!r}")
     for kind in kinds:
         if kind not in weights:
             raise ConfigError(

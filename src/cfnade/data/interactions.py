@@ -202,6 +202,11 @@ class Interactions:
         """
         if weights is None and target is None and self.event_weights is None:
             return replace(self, target_event=None)
+        if not (weights is None or isinstance(weights, Mapping)):
+            raise ConfigError(
+                f"event weights are a number by kind of event, such as {{'view': 1, 'purchase': "
+                f"10}}; got {weights!r:.60}"
+            )
         if self.log is None or not self.log.kinds:
             raise ConfigError(
                 "weights and a target need a column with the kind of each event; name it as "
@@ -238,11 +243,11 @@ class Interactions:
     def unranked(self) -> CountMatrix:
         """Pairs that are not recommended, (n_users, n_items): all that have a count or a dislike.
 
-        With a kind of event to predict, those that have it.
+        With a kind of event to predict: that have this event, or a dislike.
         """
-        if self.target_event is not None or self.dislikes is None:
+        if self.dislikes is None:
             return self.target_counts
-        return as_count_matrix(self.counts + self.dislikes)
+        return as_count_matrix(self.target_counts + self.dislikes)
 
     def with_floors(self, min_user_items: int = 0, min_item_users: int = 0) -> Interactions:
         """Drop users with few items and items with few users.

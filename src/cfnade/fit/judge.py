@@ -85,7 +85,7 @@ class Judge:
                 logits[half_life] = self.logits(network, half_life)
             return self._metrics_with(logits[half_life], readout, names)
 
-        plain = judged(given.or_usual().without_recency())
+        plain = judged(given.or_usual())
 
         def cost(readout: Readout) -> float:
             found = judged(readout)

@@ -281,9 +281,19 @@ class _Fitting:
             scorer = part.scorer(trained.network, readout)
             scorer = self._with_features(scorer, strengths, likes_alone(histories), n_items)
         self.callbacks.begin("calibration")
-        users = np.flatnonzero(np.diff(new.indptr))
+        if train.target_event is not None:
+            _, histories = before_later.histories(half_life)
+            new = without_overlap(before_later.data.counts, held_out)
+            if not readout.repeats:
+                logger.warning(
+                    "too few %s events follow other events of the same item: all items of a "
+                    "history are left out",
+                    train.target_event,
+                )
+        users = np.flatnonzero(np.diff((new if train.target_event is None else held_out).indptr))
         if plan.refits:
-            users = np.union1d(users, self._without_later_items(known, train, users.size))
+            quiet = self._without_later_items(known, before_later.data, users.size)
+            users = np.union1d(users, quiet)
         calibrator = _calibrate(scorer, histories[users], new[users], more_missing=not plan.refits)
         kept = part if train is known else None  # else its memory is free for that of all pairs
         return _Chosen(plan, trained, readout, kept, mpr, calibrator, judge.n_looks, strengths)
@@ -315,7 +325,7 @@ class _Fitting:
     ) -> NDArray[np.intp]:
         """Users with a history and nothing new after it, as many for each judged user as in all."""
         n_before = np.diff(train.counts.indptr)
-        has_new = np.diff(known.counts.indptr) > n_before
+        has_new = np.diff(known.target_counts.indptr) > np.diff(train.target_counts.indptr)
         quiet = np.flatnonzero(~has_new & (n_before > 0))
         n_active = int(np.count_nonzero(has_new & (n_before > 0)))
         n_quiet = min(quiet.size, round(quiet.size * n_judged / max(n_active, 1)))

@@ -130,13 +130,16 @@ def find_repeats(
     """
     repeated = overlap(part.data.counts, held_out)
     data = part.data
-    if (data.clock is None and data.target_event is None) or repeated.nnz < FEWEST_REPEATS:
+    if data.clock is None and data.target_event is None:
         return ()
     users = np.flatnonzero(np.diff(held_out.indptr))
     _, histories = part.histories(readout.history_half_life or 0.0)
     candidates = likes_alone(histories[users])
     if data.target_event is not None:
         candidates = without_overlap(data.target_counts[users], candidates)
+        repeated = without_overlap(data.target_counts, repeated)
+    if overlap(candidates, repeated[users]).nnz < FEWEST_REPEATS:
+        return ()
     weights = fit_repeats(candidates, repeated[users], part.repeat_features)
     # On the scale of the logits of new items: both have the same log-odds of being held out.
     some = users[: part.plan.repeat_users]

@@ -105,6 +105,13 @@ def test_doubled_items_with_texts_are_no_long_table():
         read_items(frame)
 
 
+def test_doubled_items_with_lists_are_no_long_table():
+    genres = ["Drama|Indie", "Drama", "Comedy|Drama", "Indie"]
+    frame = pd.DataFrame({"item": ["a", "b", "c", "a"], "genre": genres})
+    with pytest.raises(DataError, match="1 item has several rows .* 'a' differ in 'genre'"):
+        read_items(frame)
+
+
 def test_a_row_without_an_item_is_left_out():
     frame = pd.DataFrame({"item": ["a", None, "b"], "kind": ["film", "film", "film"]})
     assert sorted(known(read_items(frame))) == ["a", "b"]

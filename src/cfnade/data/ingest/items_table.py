@@ -189,7 +189,10 @@ class _Rows:
             if not np.isfinite(weights).all():
                 raise DataError(f"weights in column {weight_col!r} must be finite numbers")
         cells = self.cells[name if label is None else label]
-        if sum(len(cell.split()) for cell in cells) > _LONGEST * len(cells):
+        n_lists = sum("|" in cell or ";" in cell for cell in cells)
+        if sum(len(cell.split()) for cell in cells) > _LONGEST * len(cells) or n_lists > (
+            _LISTS * len(cells)
+        ):
             raise self._doubled()
         entries = read_values(self.codes, cells, weights)
         if not entries.values:
@@ -244,6 +247,7 @@ class _Rows:
 
 
 _LONGEST = 8  # words of a value in a long table, on average: longer ones are texts
+_LISTS = 0.05  # share of cells that are lists, above which it is no long table
 
 
 def _as_text(role: str, kind: str) -> str:
