@@ -108,7 +108,7 @@ def test_doubled_items_with_texts_are_no_long_table():
 def test_doubled_items_with_lists_are_no_long_table():
     genres = ["Drama|Indie", "Drama", "Comedy|Drama", "Indie"]
     frame = pd.DataFrame({"item": ["a", "b", "c", "a"], "genre": genres})
-    with pytest.raises(DataError, match="1 item has several rows .* 'a' differ in 'genre'"):
+    with pytest.raises(DataError, match=r"1 item has several rows .* 'a' differ in 'genre'"):
         read_items(frame)
 
 
