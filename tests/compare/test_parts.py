@@ -11,6 +11,7 @@ from cfnade.data.event_splits import split_by_time, split_last
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
 from tests.compare.logs import log_of, random_log
+from tests.planted import window_shopping
 
 
 def parts_of(data, test=None, **config):
@@ -170,3 +171,10 @@ def test_nothing_new_to_test_on_is_refused_with_a_way_out():
     for split in ("time", "last"):
         with pytest.raises(DataError, match="no times to split by"):
             parts_of(plain, split=split)
+
+
+def test_a_target_event_is_not_held_out_by_sessions():
+    data = window_shopping().weighed(None, "buy")
+    config = ProtocolConfig(split="random", validation_by="sessions")
+    with pytest.raises(ConfigError, match="held out by pairs; leave out validation_by 'sessions'"):
+        Splitter(config).own(data)

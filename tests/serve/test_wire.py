@@ -102,3 +102,13 @@ def test_only_so_many_times_of_one_item_are_looked_through():
     asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
     assert asked.is_detailed and asked.history["film-2"] == (1.0, "2024-05-31")
     assert not REQUESTS.recommend.model_validate_json('{"history": {"a": 1}}').is_detailed
+
+
+def test_an_entry_may_name_kinds_of_events_and_nothing_deeper():
+    body = {"history": {"film-1": {"view": 3, "cart": [1, None], "buy": [[1, 2.5], [2, "2024"]]}}}
+    asked = REQUESTS.recommend.model_validate_json(json.dumps(body))
+    assert asked.is_detailed and asked.history["film-1"]["view"] == 3.0
+    error = refused(REQUESTS.recommend, {"history": {"film-1": {"view": {"x": 1}}}})
+    assert "_form" not in str(error) and "valid number" in str(error)
+    many = {f"kind-{number}": 1 for number in range(101)}
+    assert refused(REQUESTS.recommend, {"history": {"film-1": many}}).error_count() == 1

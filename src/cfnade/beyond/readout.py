@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_above_zero, check_at_least, check_bool, check_whole
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NumpyNetwork, direct_path, direct_weight
 
@@ -208,11 +208,9 @@ def find_readout(
 
     if not grid:
         return usual
-    found = coordinate_search(
-        attempt,
-        start,
-        grid,
-        max_trials=MAX_LOOKS,
-        other_starts=({"trend_half_life": half_lives[1]},) if "trend_half_life" in grid else (),
-    )
+    others = ({"trend_half_life": half_lives[1]},) if "trend_half_life" in grid else ()
+    try:
+        found = coordinate_search(attempt, start, grid, max_trials=MAX_LOOKS, other_starts=others)
+    except TrainingError:  # the cost of all is infinite
+        return usual
     return replace(usual, **found.chosen)

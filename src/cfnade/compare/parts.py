@@ -195,6 +195,11 @@ class Splitter:
         config = self._config
         by = self.facts["validation_by"] = config.validation_by or "pairs"
         if data.target_event is not None:
+            if by != "pairs":
+                raise ConfigError(
+                    "with a target event, validation is held out by pairs; leave out validation_by "
+                    f"{by!r}"
+                )
             held_out = split_random(data, share=config.test_share, rng=config.seed)
             if held_out.test.nnz == 0:
                 raise DataError(f"no event {data.target_event!r} can be held out; use more data")

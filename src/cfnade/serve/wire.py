@@ -57,8 +57,10 @@ MAX_KINDS = 100
 
 def _form(value: Any) -> str:
     """Which of the forms an entry has, so that errors are about that one alone."""
-    if isinstance(value, dict):
-        return "kinds"
+    return "kinds" if isinstance(value, dict) else _form_of_events(value)
+
+
+def _form_of_events(value: Any) -> str:
     if not isinstance(value, list | tuple):
         return "count"
     return "event" if value and not isinstance(value[0], list | tuple) else "events"
@@ -73,7 +75,7 @@ Events = (
 """A count; or a count and its time, or several such pairs."""
 
 Kind = Annotated[str, Field(max_length=200)]
-ByKind = dict[Kind, Annotated[Events, Discriminator(_form)]]
+ByKind = dict[Kind, Annotated[Events, Discriminator(_form_of_events)]]
 Entry = Annotated[
     Events | Annotated[ByKind, Field(max_length=MAX_KINDS), Tag("kinds")], Discriminator(_form)
 ]
