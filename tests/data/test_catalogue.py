@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
@@ -163,7 +162,8 @@ def test_features_have_a_row_for_each_item_and_grow_with_the_catalogue():
 
 
 def shows(ids, **columns) -> DescribedItems:
-    return read_items(pd.DataFrame({"item": ids, **columns}))
+    pandas = pytest.importorskip("pandas")  # a model is used without
+    return read_items(pandas.DataFrame({"item": ids, **columns}))
 
 
 def test_a_table_adds_features_and_its_own_items_at_the_end():
