@@ -228,7 +228,7 @@ def test_a_prepared_folder_must_have_the_event_weights_of_the_model(
     summary = json.loads((ready / "prepared.json").read_text())
     summary["settings"] = {"event_weights": {"view": 1.0, "buy": 2.0}}
     (ready / "prepared.json").write_text(json.dumps(summary))
-    with pytest.raises(DataError, match=r"prepared with the event weights .* the model has .*'cart'"):
+    with pytest.raises(DataError, match=r"prepared with the event weights .* the model has .*cart"):
         score_prepared(spark, ready, shop / "model", tmp_path / "out")
     assert caplog.messages == ["the data have no times: all events of a history weigh the same"]
     caplog.clear()
