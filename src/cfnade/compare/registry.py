@@ -27,6 +27,14 @@ Registry = Mapping[str, Callable[[int], Contender]]
 
 # Regularisation of IMF, see `imf_regularization`.
 STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
+# IMF and the collective model are searched alike.
+IMF_START = {"factors": 128, "alpha": 30.0, "strength": 20.0}
+IMF_GRID: Mapping[str, Sequence[Any]] = {
+    "strength": STRENGTHS,
+    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
+    "factors": (32, 64, 128, 256, 512, 1024),
+}
+IMF_STOPS = (2, 3, 5, 8, 12, 20, 30)
 # A second start of IMF and iALS, for few users: the usual strength would make them all alike.
 WEAK_START = {"strength": 3.0}
 
@@ -193,13 +201,9 @@ CONTENDERS: Registry = {
     ),
     "imf": lambda seed: Contender(
         models.IMF,
-        {"factors": 128, "alpha": 30.0, "strength": 20.0},
-        {
-            "strength": STRENGTHS,
-            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-            "factors": (32, 64, 128, 256, 512, 1024),
-        },
-        stops=(2, 3, 5, 8, 12, 20, 30),
+        IMF_START,
+        IMF_GRID,
+        stops=IMF_STOPS,
         fixed={"random_state": seed},
         uses_ratings=True,
         other_starts=(WEAK_START,),
@@ -207,13 +211,9 @@ CONTENDERS: Registry = {
     ),
     "collective": lambda seed: Contender(
         models.CollectiveIMF,
-        {"factors": 128, "alpha": 30.0, "strength": 20.0},
-        {
-            "strength": STRENGTHS,
-            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-            "factors": (32, 64, 128, 256, 512, 1024),
-        },
-        stops=(2, 3, 5, 8, 12, 20, 30),
+        IMF_START,
+        IMF_GRID,
+        stops=IMF_STOPS,
         fixed={"random_state": seed},
         uses_ids=True,
         uses_times=True,
