@@ -56,7 +56,9 @@ class Case:
         rated = self.ratings.transform(self.known)
         model = self.plan.model
         first = training.first_weights(model, self.plan.training, rated)
-        self.start = start_from_factors(first, rated, model, **asdict(self.plan.factors), seed=seed)
+        self.start, _ = start_from_factors(
+            first, rated, model, **asdict(self.plan.factors), seed=seed
+        )
         direct = self.plan.direct
         self.parts = ReadoutParts(NeighbourRegression(rated, direct.n_candidates, direct.max_users))
 

@@ -71,6 +71,21 @@ def test_iterations_lower_the_cost():
     assert costs == sorted(costs, reverse=True) and costs[-1] < 0.99 * costs[0]
 
 
+def test_factors_of_similar_data_are_a_better_beginning_than_random_ones():
+    data = confidences()
+    known = als_item_factors(data[10:], 4, 0.5, 20, n_threads=1)
+
+    def cost_after_one(**options):
+        items = als_item_factors(data, 4, 0.5, 1, n_threads=1, **options)
+        return cost(data.toarray(), best_rows(data.toarray(), items, 0.5), items, 0.5)
+
+    kept = known.copy()
+    converged = als_item_factors(data, 4, 0.5, 50, n_threads=1)
+    best = cost(data.toarray(), best_rows(data.toarray(), converged, 0.5), converged, 0.5)
+    assert cost_after_one(first=known) - best < 0.5 * (cost_after_one() - best)
+    np.testing.assert_array_equal(known, kept)
+
+
 def test_no_other_factors_nearby_cost_less(rng):
     data = confidences()
     items = als_item_factors(data, 3, 2.0, 300, n_threads=1)
@@ -121,7 +136,7 @@ def drawn(n_hidden: int, **settings):
 def started(ratings, n_hidden: int, n_factors: int, seed: int = 0, max_users=1000, **settings):
     weights, config = drawn(n_hidden, **settings)
     options = {"n_factors": n_factors, "alpha": ALPHA, "max_users": max_users, "n_iterations": 15}
-    found = start_from_factors(weights, ratings, config, seed=seed, n_threads=1, **options)
+    found, _ = start_from_factors(weights, ratings, config, seed=seed, n_threads=1, **options)
     return found, config
 
 

@@ -181,8 +181,8 @@ def stages_of(
     fit_network(counts, settings, callbacks=callbacks, validation=validation)
     plan = FitPlan.of(counts, settings)
     assert planned[0] == (plan.stages, plan.training.max_epochs)
-    assert all(stages == {} and n_epochs > 0 for stages, n_epochs in planned[1:])  # of trials
-    assert len(planned) == 1 + (0 if plan.trials == 1 else plan.trials)
+    assert all(stages == {} and n_epochs > 0 for stages, n_epochs in planned[1:])  # trainings
+    assert len(planned) == 1 + plan.trials
     assert begun == [name for name in plan.stages if name in begun]  # in their order
     return begun
 

@@ -234,6 +234,17 @@ def test_data_of_any_size_start_from_factors_unless_set_otherwise(size, start, e
     assert (plan_of(*size, start=start).factors is not None) is expected
 
 
+def test_a_rough_plan_is_short_in_epochs_and_iterations_alone():
+    plan = plan_of(max_epochs=20)
+    rough = plan.rough()
+    assert (rough.training.max_epochs, rough.factors.n_iterations) == (10, 6)
+    assert rough.training.validate_every == 10  # judged at its end
+    assert replace(rough, training=plan.training, factors=plan.factors) == plan
+    assert plan_of(max_epochs=1).rough().training.max_epochs == 1
+    random = plan_of(start="random")
+    assert random.rough() is random
+
+
 @pytest.mark.parametrize("changes", [{"n_layers": 2}, {"activation": "relu"}])
 def test_a_network_that_cannot_start_from_factors_starts_at_random_or_refuses(changes):
     assert plan_of(**changes).factors is None
@@ -338,10 +349,10 @@ def test_a_limit_of_memory_costs_blocks_first_and_the_direct_path_then():
     total = free.memory.total
     assert limited(total) == replace(free, memory_limit=total)
     tight = limited(total - 10**7)
-    assert tight.direct == free.direct and tight.rows_per_look < free.rows_per_look
+    assert tight.direct == free.direct and tight.rows_per_block < free.rows_per_block
     tighter = limited(total - 5 * 10**8)
     assert tighter.direct is None and not tighter.readout.direct
-    assert tighter.rows_per_look == free.rows_per_look
+    assert tighter.rows_per_block == free.rows_per_block
     with pytest.raises(ConfigError, match=r"more than the limit of 1\.0 GB"):
         limited(10**9)
     with pytest.raises(ConfigError, match="memory_limit must be a size"):

@@ -151,13 +151,38 @@ def test_a_judge_finds_what_evaluating_the_scorer_with_that_readout_does():
 # The final fit ---------------------------------------------------------------------------------
 
 
-def test_the_final_network_is_trained_on_all_events(trendy):
-    alone = fitted(fashion(), readout=trendy.readout_, validation_share=0.0)
-    for name, weight in trendy.scorer_.network.weights.items():
-        np.testing.assert_array_equal(weight, alone.scorer_.network.weights[name], name)
-    histories = trendy.histories(fashion())
-    np.testing.assert_array_equal(trendy.scores(histories), alone.scores(histories))
-    assert alone.validation_mpr_ is None and trendy.validation_mpr_ is not None
+@pytest.mark.parametrize(("start", "tolerance"), [("random", 0.0), ("factors", 0.05)])
+def test_the_final_network_is_trained_on_all_events(start, tolerance):
+    found = fitted(fashion(), recipe__start=start)
+    others = {"readout": found.readout_, "recipe__max_epochs": found.best_epoch_}
+    alone = fitted(fashion(), recipe__start=start, validation_share=0.0, **others)
+    assert alone.validation_mpr_ is None and found.validation_mpr_ is not None
+    for name, weight in found.scorer_.network.weights.items():  # factors begin with earlier ones
+        expected = alone.scorer_.network.weights[name]
+        np.testing.assert_allclose(weight, expected, 0, tolerance, err_msg=name)
+
+
+def test_the_network_that_finds_the_readout_is_trained_for_a_short_time():
+    lengths: list[int] = []
+    callbacks = Callbacks(on_stages=lambda stages, n_epochs: lengths.append(n_epochs))
+    recipe = Recipe(n_hidden=4, max_epochs=8)
+    fit_network(fashion(), FitSettings(recipe), callbacks=callbacks)
+    assert lengths == [8, 4, 8]  # as planned, without the latest events, with them
+    lengths.clear()
+    fit_network(fashion(), FitSettings(replace(recipe, start="random")), callbacks=callbacks)
+    assert lengths == [8, 8, 8]  # with early stopping nothing says how short it may be
+    lengths.clear()
+    fit_network(fashion(), FitSettings(recipe, validation_by="pairs"), callbacks=callbacks)
+    assert lengths == [8, 8]  # this network is kept
+
+
+def test_a_network_that_is_judged_on_given_pairs_is_trained_for_all_epochs():
+    data = fashion()
+    split = split_by_time(data, share=0.2)
+    found = fit_network(
+        split.train, FitSettings(Recipe(n_hidden=4, max_epochs=8)), validation=split.test
+    )
+    assert found.best_epoch == 8 and len(found.epochs) == 8
 
 
 def test_training_on_all_events_is_a_stage_that_can_be_resumed(tmp_path, monkeypatch):

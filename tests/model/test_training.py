@@ -498,7 +498,7 @@ def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
 def from_factors(model, ratings):
     drawn = first_weights(model, TRAINING, ratings)
     options = {"n_factors": 10, "alpha": 10.0, "max_users": 99, "n_iterations": 15, "seed": 0}
-    return start_from_factors(drawn, ratings, model, **options)
+    return start_from_factors(drawn, ratings, model, **options)[0]
 
 
 def test_a_start_from_factors_begins_below_a_random_one(ratings):

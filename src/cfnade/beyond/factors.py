@@ -46,8 +46,9 @@ def start_from_factors(
     max_users: int,
     n_iterations: int,
     seed: int,
+    first: NDArray[np.float32] | None = None,
     n_threads: int | None = None,
-) -> dict[str, NDArray[np.float32]]:
+) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.float32]]:
     """Replace the random weights of most hidden units by a factorisation.
 
     With Y the items' factors and S a diagonal matrix, a history x has the factors
@@ -65,17 +66,19 @@ def start_from_factors(
         max_users: Users to make it from at most, evenly spaced.
         n_iterations: Of its ALS.
         seed: Of the rotation.
+        first: Factors of the items to begin with, of similar data; None draws them.
         n_threads: For the factorisation; None takes all.
 
     Returns:
-        Weights by name; those given if the factorisation does not distinguish users.
+        Weights by name, those given if the factorisation does not distinguish users; and the
+        factors of the items, (n_items, n_factors).
     """
     if ratings.shape[0] > max_users:
         ratings = ratings[np.arange(max_users) * ratings.shape[0] // max_users]
     confident = with_values(ratings, confidence(ratings.data, alpha))
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
     Y = als_item_factors(  # (n_items, n_factors)
-        confident, n_factors, l2, n_iterations, n_threads=n_threads
+        confident, n_factors, l2, n_iterations, first=first, n_threads=n_threads
     )
     gram = (Y.T @ Y).astype(np.float64)
     into = Y @ np.linalg.inv(gram + l2 * np.eye(n_factors)).astype(np.float32)
@@ -88,7 +91,7 @@ def start_from_factors(
     size = max(float((moment * gram).sum()) / len(Y), 0.0)  # mean square of the scores
     spread = math.sqrt(max(size - mean**2, 0.0))
     if spread <= _LEAST_VARIATION * math.sqrt(size):
-        return dict(weights)
+        return dict(weights), Y
 
     n_hidden = weights["hidden_bias"].size
     n_started = max(1, min(n_factors, int(_SHARE * n_hidden)))
@@ -102,7 +105,7 @@ def start_from_factors(
     started = {name: weight.copy() for name, weight in weights.items()}
     started["like_weight"][:, :n_started] = scale * (into @ kept)
     started["output_weight"][:, :n_started] = (Y @ kept) / (scale * spread)
-    return started
+    return started, Y
 
 
 def als_item_factors(
@@ -111,6 +114,7 @@ def als_item_factors(
     l2: float,
     n_iterations: int,
     *,
+    first: NDArray[np.float32] | None = None,
     n_threads: int | None = None,
 ) -> NDArray[np.float32]:
     """Factors y of the items that minimise `sum c (t - x y)^2 + l2 (sum |x|^2 + sum |y|^2)`.
@@ -122,6 +126,7 @@ def als_item_factors(
         n_factors: Length of x and y.
         l2: Strength of the penalty.
         n_iterations: Of ALS.
+        first: Factors to begin with, (n_items, n_factors); None draws them.
         n_threads: None takes all.
 
     Returns:
@@ -145,6 +150,8 @@ def als_item_factors(
             _START * rng.standard_normal((n_rows, n_factors), dtype=np.float32)
             for n_rows in confidence.shape
         )
+        if first is not None:
+            als.item_factors = first.copy()  # the first step finds the users' factors from them
         als.fit(csr_matrix(confidence, dtype=np.float32), show_progress=False)
     return np.asarray(als.item_factors, dtype=np.float32)
 

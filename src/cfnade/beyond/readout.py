@@ -121,6 +121,9 @@ GAINS = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
 """Strengths of the direct path to try."""
 
 
+_OTHER_STARTS = (("trend_half_life", 1), ("history_half_life", 2))  # by place in the half-lives
+
+
 class ReadoutParts:
     """Makes readouts for networks trained on the same ratings."""
 
@@ -208,7 +211,7 @@ def find_readout(
 
     if not grid:
         return usual
-    others = ({"trend_half_life": half_lives[1]},) if "trend_half_life" in grid else ()
+    others = [{name: half_lives[at]} for name, at in _OTHER_STARTS if name in grid]
     try:
         found = coordinate_search(attempt, start, grid, max_trials=MAX_LOOKS, other_starts=others)
     except TrainingError:  # the cost of all is infinite

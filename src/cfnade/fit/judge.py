@@ -104,24 +104,24 @@ class Judge:
     ) -> dict[str, float]:
         """Metrics of logits with a readout that differs from the plan's in its strengths alone."""
         readout = readout.or_usual()
-        if (added := self._part.trend(readout)) is not None:
-            logits = logits + added
-        if self._direct is not None:
-            logits = logits + np.float32(readout.direct_gain or 0.0) * self._direct
-        return self.metrics(logits, names)
+        gain, trend = readout.direct_gain or 0.0, self._part.trend(readout)
+        return self._judged(KnownScores(logits, self._direct, gain, trend), names)
 
     def logits(self, network: NumpyNetwork, half_life: float = 0.0) -> NDArray[np.float32]:
         """Scores of a network for histories that decay with a half-life, (n_judged, n_items)."""
         histories = self.histories if half_life == 0 else self._rated_histories(half_life)
-        size = self._plan.rows_per_look
+        size = self._plan.rows_per_block
         blocks = range(0, histories.shape[0], size)
         return np.concatenate([network.logits(histories[at : at + size]) for at in blocks])
 
     def metrics(self, scores: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
         """Metrics of scores, (n_judged, n_items)."""
+        return self._judged(KnownScores(scores), names)
+
+    def _judged(self, scores: KnownScores, names: Sequence[str]) -> dict[str, float]:
         self.n_looks += 1
         return evaluate(
-            KnownScores(scores),
+            scores,
             self.histories,
             self._held_out,
             self._relevance,

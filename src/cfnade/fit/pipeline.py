@@ -110,7 +110,7 @@ class Fitted:
     """How strongly features of items count; None without features."""
 
     epochs: list[Epoch] = field(repr=False)
-    """All epochs of the training that was validated."""
+    """All epochs of its training."""
 
 
 def fit_network(
@@ -202,13 +202,15 @@ class _Fitting:
     callbacks: Callbacks
     checkpoints: Checkpoints
     features: ItemFeatures | None = None
+    factorised: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The data of the latest factorisation and its factors of items: the next one begins there."""
 
     def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
         """Train, and find the readout on held-out pairs; then add those pairs.
 
         Random pairs change the count distributions and the direct path, and training again would
-        gain nothing (decision 29). The latest events do change the network: it is trained again on
-        all of them (decision 33).
+        gain nothing (decision 29). The latest events do change the network: a short training
+        without them finds the readout, then another one is trained on all (decision 41).
         """
         train, held_out = known, validation
         if validation is None:
@@ -256,7 +258,7 @@ class _Fitting:
             train, new = self._hold_out_any(train)
             part = self._part(train)
         judge = Judge(part, new, self.settings.choose_by)
-        plan, trained = self._train(part, judge)
+        plan, trained = self._train(part, judge, rough=self.plan.refits and train is not known)
         self.callbacks.begin("readout")
         readout, mpr = judge.find_readout(trained.network)
         half_life, n_items = readout.history_half_life or 0.0, known.n_items
@@ -350,17 +352,22 @@ class _Fitting:
         n_threads = self.settings.n_threads
         return add_features(scorer, known, strengths, histories=histories, n_threads=n_threads)
 
-    def _train(self, part: TrainingPart, judge: Judge | None) -> tuple[FitPlan, Trained]:
-        """Train once, or search for training settings; returns the plan that was carried out."""
+    def _train(
+        self, part: TrainingPart, judge: Judge | None, *, rough: bool = False
+    ) -> tuple[FitPlan, Trained]:
+        """Train once, or search for training settings; returns the plan with those found.
+
+        A rough network is trained for a short time: it finds the readout of another one.
+        """
         plan = self.plan
         if judge is None or plan.trials == 1:
-            return plan, self._train_once("training", plan, part, judge)
+            short = plan.rough() if rough else plan
+            return plan, self._train_once("training", short, part, judge)
         names = (name for name in plan.stages if name.startswith("training"))
         best: list[tuple[float, FitPlan, Trained]] = []
 
         def attempt(settings: dict[str, Any]) -> Trial:
             changed = plan.changed(**settings)
-            self.callbacks.plan({}, changed.training.max_epochs)
             found = self._train_once(next(names), changed, part, judge)
             cost = judge.cost(found.network)
             if not best or cost < best[0][0]:
@@ -382,14 +389,21 @@ class _Fitting:
             return None
         if name == "training":
             self.callbacks.begin("factors")
-        return start_from_factors(
+        factors, first = plan.factors, self.factorised.get("items")
+        if first is not None:
+            is_same = self.factorised["data"] is part.data
+            factors = replace(factors, n_iterations=0) if is_same else factors.rough()
+        started, found = start_from_factors(
             first_weights(plan.model, plan.training, part.rated),
             part.rated,
             plan.model,
-            **asdict(plan.factors),
+            **asdict(factors),
             seed=plan.training.seed,
+            first=first,
             n_threads=self.settings.n_threads,
         )
+        self.factorised.update(data=part.data, items=found)
+        return started
 
     def _train_once(
         self, name: str, plan: FitPlan, part: TrainingPart, judge: Judge | None
@@ -397,6 +411,7 @@ class _Fitting:
         from cfnade.model.training import train
 
         start = self._start(name, plan, part)
+        self.callbacks.plan({}, plan.training.max_epochs)
         self.callbacks.begin(name)
         checkpoint, resume = self.checkpoints.of(name)
         n_threads = plan.training_threads(self.settings.n_threads or available_threads())

@@ -35,7 +35,10 @@ LEAST_TIMED_USERS, TIMED_SCORES = 250, 15_000_000
 """With times: fewest users to hold out from, and about how many of their scores to judge at once,
 since the search for the readout takes about 50 looks."""
 
-FEWEST_REPEATS, REPEAT_SCORES = 50, 3_000_000
+LOOK_BYTES = 4 * 2**20
+"""Scores to rank at once when a network is judged: they stay in the cache."""
+
+FEWEST_REPEATS, REPEAT_SCORES = 50, 1_000_000
 """Held-out repeats without which none are modelled, and scores of new items to compare with."""
 
 FEWEST_NEW_TARGETS = 300
@@ -58,8 +61,13 @@ regularisation."""
 N_FACTORS, FACTOR_USERS = 256, 30_000
 """Factors of the factorisation, and the most users to make it from: it takes seconds."""
 
-FACTOR_ITERATIONS, SAMPLE_ITERATIONS = 15, 6
-"""Iterations of its ALS, on all users and on a sample, which gives only a rough start."""
+FACTOR_ITERATIONS, ROUGH_ITERATIONS = 15, 6
+"""Iterations of its ALS, and of one that needs few: on a sample of users, for a network that only
+finds the readout, or from the factors of a part of the data."""
+
+ROUGH_EPOCHS = 0.5
+"""Share of the epochs that a network is trained for to find the readout, if another one is then
+trained on all events (docs/decisions/0041)."""
 
 FACTOR_ALPHAS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Rates of confidence of the factorisation, from many to few watchers per item."""
@@ -105,6 +113,10 @@ class FactorPlan:
     """Users to sample at most."""
 
     n_iterations: int = FACTOR_ITERATIONS
+
+    def rough(self) -> FactorPlan:
+        """The same with few iterations: for a rough start, or from factors of similar data."""
+        return replace(self, n_iterations=min(self.n_iterations, ROUGH_ITERATIONS))
 
 
 @dataclass(frozen=True)
@@ -308,10 +320,24 @@ class FitPlan:
         """Whether to train again on all events, the latest included."""
         return self.validation_by in ("time", "last")
 
+    def rough(self) -> FitPlan:
+        """The same with a short training, for a network that only finds the readout."""
+        training, factors = self.training, self.factors
+        if factors is None or training.schedule != "linear":
+            return self
+        n_epochs = max(1, round(ROUGH_EPOCHS * training.max_epochs))
+        short = self.changed(self.model.alpha, training.item_l2, n_epochs)
+        return replace(short, factors=factors.rough())
+
+    @property
+    def rows_per_block(self) -> int:
+        """Users whose scores are made at once when a network is judged."""
+        return max(1, self.memory.block // (2 * 4 * self.model.n_items))
+
     @property
     def rows_per_look(self) -> int:
-        """Users whose scores are held at once when a network is judged."""
-        return max(1, self.memory.block // (2 * 4 * self.model.n_items))
+        """Users whose scores are ranked at once."""
+        return max(1, min(self.rows_per_block, LOOK_BYTES // (4 * self.model.n_items)))
 
     @property
     def stages(self) -> dict[str, float]:
@@ -337,7 +363,11 @@ class FitPlan:
         if self.clock is not None:
             after["readout"] *= 6  # more to search
         if self.refits:
+            if self.trials == 1 and self.factors is not None:
+                stages["factors"] *= self.factors.rough().n_iterations / self.factors.n_iterations
             after[ALL_EVENTS] = stages["factors"] + stages["training"]
+            if self.trials == 1:
+                stages["training"] *= self.rough().training.max_epochs / training.max_epochs
         return stages | after | {"direct path of all pairs": stages["direct path"]}
 
     def stages_with(self, features: ItemFeatures | None) -> dict[str, float]:
@@ -498,7 +528,7 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
     wanted = 10.0 * max(WELL_KNOWN_WATCHERS / n_watchers, 1.0) ** 2
     alpha = min(FACTOR_ALPHAS, key=lambda alpha: abs(math.log(alpha / wanted)))
     n_factors = max(1, min(N_FACTORS, min(n_users, model.n_items) // 2))
-    n_iterations = SAMPLE_ITERATIONS if is_sample else FACTOR_ITERATIONS
+    n_iterations = ROUGH_ITERATIONS if is_sample else FACTOR_ITERATIONS
     return FactorPlan(n_factors, alpha, FACTOR_USERS, n_iterations)
 
 

@@ -110,18 +110,33 @@ def evaluate(
 
 
 class KnownScores:
-    """Scores that are known already, (n_users, n_items), as a `Scorer`.
+    """Scores that are known already, (n_users, n_items), as a `Scorer`; what is added may follow.
 
-    `evaluate` asks for users with held-out items, in order, so these must be the rows.
+    `evaluate` asks for users with held-out items, in order, so these must be the rows. Sums are
+    made of the rows that are asked for, so they stay in the cache.
     """
 
-    def __init__(self, scores: NDArray[np.float32]) -> None:
-        self._scores, self._next = scores, 0
+    def __init__(
+        self,
+        scores: NDArray[np.float32],
+        other: NDArray[np.float32] | None = None,
+        gain: float = 1.0,
+        of_items: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Take `scores + gain * other + of_items`, (n_users, n_items) twice and (n_items,)."""
+        self._scores, self._other, self._gain = scores, other, np.float32(gain)
+        self._of_items, self._next = of_items, 0
 
     def scores(self, histories: CountMatrix) -> NDArray[np.float32]:
         """The scores of the next rows, as many as there are histories."""
-        start, self._next = self._next, self._next + histories.shape[0]
-        return self._scores[start : self._next]
+        rows = slice(self._next, self._next + histories.shape[0])
+        self._next = rows.stop
+        found = self._scores[rows]
+        if self._other is not None:
+            found = found + self._gain * self._other[rows]
+        if self._of_items is not None:
+            found = found + self._of_items
+        return found
 
 
 def relevance_of(
