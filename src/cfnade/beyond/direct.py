@@ -22,7 +22,7 @@ _ITEMS = 64  # regressions at once
 _GRAM_ROWS = 1024  # of shared watchers at once, so that their sparse form stays small
 _LEAST_PENALTY = np.float32(1e-5)  # per watcher; below it, like items are singular in float32
 _TABLES = 5  # of neighbours: found, chosen, as a sparse matrix, and those of a network before
-_LONG_HISTORIES = 4  # bound of the mean square of history lengths over the square of their mean
+_LONG_HISTORIES = 8  # bound of the mean square of history lengths over the square of their mean
 _MAX_ROUNDS = 12  # of the active-set method; hardly any regression takes so many
 _TOLERANCE = 1e-4  # slope that counts as 0, in units of the largest
 
@@ -49,8 +49,9 @@ class NeighbourRegression:
         Args:
             counts: Sparse, (n_users, n_items).
             n_candidates: Items that may become neighbours of an item.
-            max_users: For a large catalogue: count on at most this many users, in a sparse array.
-                None counts on all, in a dense one.
+            max_users: For a large catalogue: use at most this many users, and count the watchers
+                that are needed for each item when its turn comes. None uses all, and counts the
+                watchers of all pairs of items once, in a dense array.
             n_threads: None takes all.
         """
         self.n_items = counts.shape[1]
@@ -61,10 +62,9 @@ class NeighbourRegression:
         self._items = np.flatnonzero(n_watchers >= LEAST_WATCHERS)  # the number of each one
         self._n_watchers = n_watchers[self._items].astype(np.float32)
         self.n_candidates = min(n_candidates, max(self._items.size - 1, 1))
-        likes = likes_of(counts[:, self._items])
-        self._shared: NDArray[np.float32] | csr_array = (
-            shared_watchers(likes) if max_users is None else likes.T.tocsr() @ likes
-        )
+        self._likes = likes_of(counts[:, self._items])
+        self._watchers = self._likes.T.tocsr()  # (n_numbers, n_users)
+        self._shared = shared_watchers(self._likes) if max_users is None else None
 
     def neighbours(
         self, l2: float, n_neighbours: int
@@ -104,29 +104,69 @@ class NeighbourRegression:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Candidates of each item and their weights, (n_regressed, n_candidates) each."""
         penalty = np.maximum(l2, _LEAST_PENALTY * self._n_watchers)  # (n_numbers,)
-        itself = np.arange(numbers.size), numbers
-        shared = self._shared_by(numbers)
-        shared[itself] = 0.0
-        explained = shared**2 / (self._n_watchers + penalty)  # by each alone
-        explained[itself] = -1.0  # never an item for itself
-        candidates = np.stack([_largest(row, self.n_candidates) for row in explained])
+        find = self._candidates if self._shared is None else self._candidates_in_array
+        candidates, wanted = find(numbers, self._n_watchers + penalty)
         systems = self._shared_among(candidates)
         diagonal = np.arange(self.n_candidates)
         systems[:, diagonal, diagonal] += penalty[candidates]
-        wanted = np.take_along_axis(shared, candidates, axis=1)
         return candidates, non_negative_weights(systems, wanted)
 
-    def _shared_by(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Rows of G, a copy, (len(numbers), n_numbers)."""
-        rows = self._shared[numbers]
-        return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
+    def _candidates_in_array(
+        self, numbers: NDArray[np.int64], scale: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The items that explain most of each item alone, and the watchers they share with it.
+
+        What an item explains is its shared watchers squared, divided by `scale`, (n_numbers,).
+
+        Returns:
+            (n_regressed, n_candidates) each.
+        """
+        assert self._shared is not None
+        itself = np.arange(numbers.size), numbers
+        shared = self._shared[numbers]
+        shared[itself] = 0.0
+        explained = shared**2 / scale
+        explained[itself] = -1.0  # never an item for itself
+        candidates = np.stack([_largest(row, self.n_candidates) for row in explained])
+        return candidates, np.take_along_axis(shared, candidates, axis=1)
+
+    def _candidates(
+        self, numbers: NDArray[np.int64], scale: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The same from sparse rows: most pairs of items share nobody."""
+        rows = csr_array(self._watchers[numbers] @ self._likes)
+        n = self.n_candidates
+        candidates = np.empty((numbers.size, n), dtype=np.int64)
+        wanted = np.zeros((numbers.size, n), dtype=np.float32)
+        for place, number in enumerate(numbers):
+            own = slice(rows.indptr[place], rows.indptr[place + 1])
+            others, shared = rows.indices[own], rows.data[own]
+            is_other = others != number
+            others, shared = others[is_other], shared[is_other]
+            if others.size > n:
+                best = np.argpartition(-(shared**2) / scale[others], n - 1)[:n]
+                others, shared = others[best], shared[best]
+            # Further ones share nobody with the item, so their weight is 0 whichever they are.
+            candidates[place], candidates[place, : others.size] = number, others
+            wanted[place, : others.size] = shared
+        return candidates, wanted
 
     def _shared_among(self, groups: NDArray[np.int64]) -> NDArray[np.float32]:
         """G of each group of items alone, (n_groups, n_in_group, n_in_group)."""
-        if isinstance(self._shared, np.ndarray):
+        if self._shared is not None:
             places = groups[:, :, None] * len(self._shared) + groups[:, None, :]
             return self._shared.reshape(-1).take(places)
-        return np.stack([self._shared[numbers][:, numbers].toarray() for numbers in groups])
+        return np.stack([self._gram_of(group) for group in groups])
+
+    def _gram_of(self, group: NDArray[np.int64]) -> NDArray[np.float32]:
+        """G of one group, counted on those who watched any of it, (n_in_group, n_in_group)."""
+        found = self._watchers[group]
+        is_watcher = np.zeros(found.shape[1], dtype=np.bool_)
+        is_watcher[found.indices] = True
+        place_of = np.cumsum(is_watcher) - 1
+        likes = np.zeros((group.size, int(place_of[-1]) + 1), dtype=np.float32)
+        likes[np.repeat(np.arange(group.size), np.diff(found.indptr)), place_of[found.indices]] = 1
+        return np.asarray(likes @ likes.T)
 
 
 def _largest(values: NDArray[np.float32], n: int) -> NDArray[np.int64]:
@@ -198,9 +238,11 @@ def regression_bytes(
     """Memory that finding neighbours and adding them takes at most, beside the counts."""
     n_candidates = min(n_candidates, n_items)
     found = n_items * n_candidates * 12 * _TABLES
-    at_once = min(_ITEMS, n_items) * (n_items * 16 + n_candidates**2 * 13)
+    found += min(_ITEMS, n_items) * n_candidates**2 * 13
     if max_users is None:
-        return found + at_once + 4 * n_items**2
-    n_counted = n_pairs * min(1.0, max_users / max(n_users, 1))
-    n_shared = _LONG_HISTORIES * n_counted * n_pairs / max(n_users, 1)
-    return found + at_once + int(8 * min(n_shared, n_items**2))
+        return found + min(_ITEMS, n_items) * n_items * 16 + 4 * n_items**2
+    n_counted = min(n_users, max_users)
+    length = n_pairs / max(n_users, 1)  # of a history
+    # Shared watchers of a block, and the likes of a group as a dense array.
+    shared = _ITEMS * min(n_items, int(_LONG_HISTORIES * n_pairs / max(n_items, 1) * length))
+    return found + 16 * shared + 4 * n_counted * n_candidates + 16 * int(length * n_counted)
