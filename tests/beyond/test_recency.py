@@ -54,10 +54,22 @@ def slow_log_watchers(data: Interactions, half_life: float) -> np.ndarray:
     for user, item, time in zip(log.user.tolist(), log.item.tolist(), log.time, strict=True):
         own = 1.0 if half_life == 0 else 0.5 ** ((ends[user] - time) / half_life)
         weight[user, item] = max(weight.get((user, item), 0.0), own)
-    recent = np.zeros(data.n_items)
-    for (_, item), own in weight.items():
-        recent[item] += own
-    return np.log1p(recent * len(weight) / recent.sum())
+    share = sum(weight.values()) / len(weight)  # of all watchers that are recent
+    found = np.zeros(data.n_items)
+    for item in range(data.n_items):
+        own = [each for (_, other), each in weight.items() if other == item]
+        found[item] = len(own) * (sum(own) + 1.0) / (share * len(own) + 1.0)
+    return np.log1p(found)
+
+
+def test_one_recent_watcher_lifts_a_rare_item_less_than_many_lift_a_common_one():
+    users = np.arange(404)
+    items = np.array([0] * 200 + [1] * 200 + [2, 2, 3, 3])
+    time = np.array([0.0] * 200 + [100.0] * 200 + [0.0, 100.0, 0.0, 0.0])
+    log = log_of(users, items, time, 404, 4, "number").log
+    rise = log_watchers(log, 4, 1.0) - log_watchers(log, 4)
+    assert rise[1] > 0.65 > 0.35 > rise[2] > rise[3] > rise[0]  # log 2 for twice as many as usual
+    assert rise[0] < -4
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -23,6 +23,7 @@ STEPS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 
 _PER_DOUBLING = 4  # values that a recent count may have between a number and its double
 _LEAST = 2.0**-20  # of a recent count, so that an old event is still one
+_PRIOR = 1.0  # recent watchers, as many as usual, that every item has in addition
 _TOLERANCE = 1e-9  # so that a number on the scale stays
 
 
@@ -83,6 +84,8 @@ def log_watchers(log: EventLog, n_items: int, half_life: float = 0.0) -> NDArray
 
     A watcher counts as their latest event with the item does, from 1 at the end of the log down by
     half for each half-life; 0 counts all alike. If times are an order, the end is the user's own.
+    Of n watchers, e would be recent if all items were alike, and r are: the item's watchers count
+    as `n (r + 1) / (e + 1)`. So an item with few watchers needs more than one of them to rise.
     """
     assert log.time is not None
     ages = ages_of_users(log) if log.clock == "order" else log.time.max(initial=0.0) - log.time
@@ -90,9 +93,11 @@ def log_watchers(log: EventLog, n_items: int, half_life: float = 0.0) -> NDArray
     pair = log.user.astype(np.int64) * n_items + log.item
     order = np.lexsort((weight, pair))  # the latest of each pair last
     last = order[np.flatnonzero(np.diff(pair[order], append=-1))]
+    watchers = np.bincount(log.item[last], minlength=n_items)
     recent = np.bincount(log.item[last], weight[last], minlength=n_items)
-    scale = last.size / max(float(recent.sum()), 1e-300)
-    return np.asarray(np.log1p(scale * recent), dtype=np.float32)
+    usual = watchers * (float(recent.sum()) / max(last.size, 1))
+    rise = (recent + _PRIOR) / (usual + _PRIOR)
+    return np.asarray(np.log1p(watchers * rise), dtype=np.float32)
 
 
 def trend(
