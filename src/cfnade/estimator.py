@@ -31,6 +31,7 @@ from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.events import Clock, EventLog
 from cfnade.data.ingest import read_interactions, read_items
+from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,
@@ -311,7 +312,7 @@ class ImplicitCFNADE:
         if features is not None:
             n_without = int((np.diff(features.matrix.indptr) == 0).sum())
             logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
-            if n_without:
+            if n_without and not isinstance(items, DescribedItems):  # else its reader warns
                 logger.warning("nothing is known about %s", n_of(n_without, "item"))
         return described
 
