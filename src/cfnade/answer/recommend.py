@@ -355,6 +355,7 @@ class Answers:
             columns,
             disliked,
             self.catalogue.features,
+            query.counts,
         )
 
     def explain(self, query: Query, item: Hashable) -> Explanation:

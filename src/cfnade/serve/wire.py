@@ -307,11 +307,27 @@ class Batch(BaseModel):
     answers: list[Recommendations]
 
 
+class RepeatParts(BaseModel):
+    """What the score of an item of the history is made of: from_count + from_item."""
+
+    count: float = Field(description="As the model reads it: recent events may weigh more.")
+    from_count: float = Field(description="What the count adds.")
+    from_item: float = Field(
+        description="What the item adds: how often people come back to it, or how often the event "
+        "to predict follows, and how many people have it."
+    )
+    above: float = Field(description="Share of the items with a lower from_item.")
+
+
 class ExplainedItem(Item):
     """An item with the effect of each entry of the history."""
 
     score: float
     probability: float | None
+    in_history: bool = Field(description="Items of the history have no probability.")
+    repeat: RepeatParts | None = Field(
+        description="Of an item of the history; null if the model does not score repeats."
+    )
     effects: list[ItemEffect] = Field(description="Largest change of the score first.")
     unknown: list[str]
 
