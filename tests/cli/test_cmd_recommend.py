@@ -294,6 +294,12 @@ def test_a_time_that_cannot_be_read_ends_in_one_line(dated, capsys, when):
     check_refused(capsys, arguments, message, MODEL=dated / "model")
 
 
+def test_times_with_and_without_a_zone_end_in_one_line(dated, capsys):
+    arguments = ["recommend", "MODEL", "i0=2@2024-05-01T10:00:00Z", "i1=1@2024-05-02T10:00:00"]
+    message = "some times of the history have a time zone and others have none"
+    check_refused(capsys, arguments, message, MODEL=dated / "model")
+
+
 # Kinds of events ---------------------------------------------------------------------------------
 
 
