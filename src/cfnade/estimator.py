@@ -676,9 +676,10 @@ class ImplicitCFNADE:
                 as the one to predict.
             n: Maximum number of items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
-                item id (Eq. 9 with like 0), or ids alone, which weigh as much as the strongest
-                like. A confidence of 1 has the same effect as an unseen item; with scaled inputs,
-                the default, one near the number of items weighs as much as a like.
+                item id (Eq. 9 with like 0), or ids alone. These weigh as much as the strongest
+                like: each of them if the model was trained with dislikes, else all together. A
+                confidence of 1 has the same effect as an unseen item; with scaled inputs, the
+                default, one near the number of items weighs as much as a like.
             filter_already_liked_items: Leave out items in the history; with a kind of event to
                 predict, those that have it.
             filter_items: Items never to recommend, as in `recommend`.

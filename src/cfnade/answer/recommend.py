@@ -132,6 +132,16 @@ class Answers:
         """Confidence of a dislike that weighs as much as the strongest like."""
         return full_dislike(self.scorer.network.config)
 
+    def dislike_weight(self, n: int) -> float:
+        """Usual confidence of each of n disliked items.
+
+        A model that was trained with dislikes takes each in full. For another one, all of them
+        together weigh as much as one: many would do harm (docs/decisions/0039).
+        """
+        if min((self.reader.weights or {"": 0.0}).values()) < 0:
+            return self.full_dislike
+        return max(self.full_dislike / max(n, 1), 1.0)
+
     # Queries by item id; `ImplicitCFNADE` describes the arguments --------------------------------
 
     def query(
@@ -174,7 +184,7 @@ class Answers:
             return query
         confidences = dict.fromkeys(row.indices[row.data < 0].tolist(), self.full_dislike)
         if disliked is not None:
-            row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+            row = self.catalogue.dislikes(disliked, weight=self.dislike_weight, unknown=unknown)
             both = np.intersect1d(query.liked, row.indices)
             if both.size:
                 item = self.catalogue.ids[both].tolist()[0]

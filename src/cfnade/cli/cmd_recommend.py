@@ -234,7 +234,7 @@ class ModelOnDisk:
         """Confidences of disliked items from the command line."""
         if not written:
             return None
-        weight = self.answers.full_dislike
+        weight = self.answers.dislike_weight(len(set(written)))
         return options.parse_weights(written, self.ids, weight, "ITEM or ITEM=WEIGHT")
 
     def write_all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -34,6 +34,8 @@ Unknown: TypeAlias = Literal["raise", "warn", "ignore"]
 History: TypeAlias = Mapping[Any, Any] | Iterable[Any]
 """Counts by item id, which `HistoryReader` makes of events with times and kinds; ids alone; or a
 sparse row of counts, (1, n_items) or (n_items,)."""
+
+_ALONE: Any = object()  # in place of the value of an id alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +119,21 @@ class Catalogue:
         return self._row(_pairs("a history", history, 1.0), unknown, "counts in a history")
 
     def dislikes(
-        self, disliked: History, *, weight: float, unknown: Unknown = "raise"
+        self, disliked: History, *, weight: Callable[[int], float], unknown: Unknown = "raise"
     ) -> CountMatrix:
         """Turn dislikes by item id into a row of confidences, (1, n_items).
 
         Args:
             disliked: Confidences of at least 1 by item id, or ids alone.
-            weight: Confidence of ids alone.
+            weight: Confidence of ids alone, by their number.
             unknown: What to do about items that are not in the catalogue.
 
         Raises:
             DataError: If a confidence is not a finite number of at least 1, or an item is unknown.
         """
-        pairs = list(dict(_pairs("disliked", disliked, weight)).items())  # repeats do not add up
+        found = dict(_pairs("disliked", disliked, _ALONE))  # repeats do not add up
+        usual = weight(len(found))
+        pairs = [(item, usual if value is _ALONE else value) for item, value in found.items()]
         return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:

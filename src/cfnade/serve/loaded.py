@@ -163,7 +163,7 @@ class LoadedModel:
         fields: dict[str, Any] = {}
         counts, answers = self.counts(request), self.model.answers_
         fields["liked"], fields["counts"], unknown = self._by_column(counts)
-        dislikes = request.dislikes(answers.full_dislike)
+        dislikes = request.dislikes(answers.dislike_weight)
         if request.is_detailed:
             negative = [item for item, count in counts.items() if count < 0]
             dislikes = dict.fromkeys(negative, answers.full_dislike) | dislikes
