@@ -199,7 +199,7 @@ class Catalogue:
             raise DataError(
                 "the items table has none of the items: its ids look like "
                 f"{table.ids[:1].tolist()[0]!r}, those of the data like "
-                f"{self.ids[:1].tolist()[0]!r}; write both with the same type"
+                f"{self.ids[:1].tolist()[0]!r}; write both alike"
             )
         if table.features.n_features == 0:  # names alone say nothing about unknown items
             return replace(self, names=self._described_names(table, places, self.ids))

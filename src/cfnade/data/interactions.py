@@ -181,7 +181,7 @@ class Interactions:
         if names and names.keys().isdisjoint(items):
             logger.warning(
                 "none of the %d names matches an item: their ids look like %r, the items' like "
-                "%r; write both with the same type",
+                "%r; write both alike",
                 len(names),
                 next(iter(names)),
                 items[0],

@@ -15,7 +15,6 @@ from cfnade.data.ingest.columns import (
     ITEM_NAMES,
     LABEL_NAMES,
     find_column,
-    required_column,
 )
 from cfnade.data.ingest.item_columns import VALUES, is_name, read_column, read_values
 from cfnade.data.ingest.read import number_ids, open_rows, usable_columns
@@ -105,7 +104,13 @@ def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> 
         return source
     with connect() as connection:
         rows = open_rows(connection, source)
-        item = required_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))
+        item = find_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))
+        if item is None:
+            names = ", ".join(map(repr, rows.columns))
+            raise DataError(
+                f"found no column of items in the items table; its columns are {names}; rename the "
+                "one with the ids to 'item'"
+            )
         others = [column for column in rows.columns if column != item]
         if not others:
             raise DataError(f"the items table has no column beside {item!r}; nothing is known")
