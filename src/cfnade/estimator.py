@@ -40,6 +40,7 @@ from cfnade.data.interactions import (
     with_dislikes,
 )
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.sklearn_rules import parameter_names, representation, tags
 from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
 from cfnade.fit.cold_start import add_cold_items
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded
@@ -58,7 +59,6 @@ from cfnade.fit.settings import (
 )
 from cfnade.model.inference import NetworkScorer
 from cfnade.progress import Callbacks, fit_progress
-from cfnade.sklearn_rules import parameter_names, representation, tags
 from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.threads import available_threads

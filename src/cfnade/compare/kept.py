@@ -21,7 +21,7 @@ from cfnade.compare.contender import Contender
 from cfnade.compare.outcome import Result
 from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import Interactions
-from cfnade.files import replace_file
+from cfnade.folders import replace_file
 from cfnade.metrics.evaluate import Evaluation
 from cfnade.metrics.formulas import UserSums
 
