@@ -152,6 +152,32 @@ class Catalogue:
         self._report_unknown(data.item_ids[new].tolist(), unknown)
         return _in_columns(data.counts, column_of, len(self))
 
+    def numbered(self, matrix: Any) -> Interactions:
+        """A bare matrix of counts with the ids of the catalogue, and column numbers for new items.
+
+        Raises:
+            DataError: If it has fewer columns than the catalogue, or more although ids are not
+                column numbers.
+        """
+        counts = as_count_matrix(matrix)
+        n_users, n_columns = counts.shape
+        ids = self.ids
+        if n_columns < len(ids):
+            raise DataError(
+                f"a matrix must have the model's {len(ids)} items as its first columns, got "
+                f"{n_columns} columns; to give fewer, pass a frame or Interactions, with ids"
+            )
+        numbers = np.arange(n_columns)
+        if n_columns > len(ids):
+            if ids.dtype.kind not in "iu" or not np.array_equal(ids, numbers[: len(ids)]):
+                raise DataError(
+                    f"a matrix of {n_columns} columns has {n_columns - len(ids)} items without "
+                    f"an id: the model's ids are like {ids[:1].tolist()[0]!r}; pass a frame or "
+                    "Interactions, with ids"
+                )
+            ids = numbers
+        return Interactions(counts, np.arange(n_users), ids)
+
     def grown(self, data: Interactions) -> tuple[Catalogue, CountMatrix]:
         """Append the new items of a table to the catalogue.
 
