@@ -29,9 +29,9 @@ from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.events import Clock, EventLog
 from cfnade.data.ingest import read_interactions, read_items
-from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,

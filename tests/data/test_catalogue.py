@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from cfnade.data.catalogue import Catalogue, as_histories
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.ingest import read_items
-from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import Interactions
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError, DataError

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.compare.contender import Contender
 from cfnade.data.catalogue import Catalogue
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.ingest import read_items
-from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import CountMatrix, Interactions, as_count_matrix
 from cfnade.data.ratings import likes_alone
 from cfnade.errors import n_of

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from cfnade.compare.contender import Contender
 from cfnade.compare.outcome import Result
-from cfnade.data.ingest.items_table import DescribedItems
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import Interactions
 from cfnade.folders import replace_file
 from cfnade.metrics.evaluate import Evaluation

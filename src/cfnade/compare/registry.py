@@ -19,7 +19,7 @@ from cfnade.baselines.support import library
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.compare.contender import Contender
 from cfnade.compare.described import DescribedCFNADE
-from cfnade.data.ingest.items_table import DescribedItems
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.estimator import ImplicitCFNADE

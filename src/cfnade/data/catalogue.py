@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_choice
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,
@@ -22,9 +23,6 @@ from cfnade.data.interactions import (
 )
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import DataError
-
-if TYPE_CHECKING:
-    from cfnade.data.ingest.items_table import DescribedItems
 
 logger = logging.getLogger(__name__)
 
