@@ -487,8 +487,8 @@ def test_items_of_the_history_are_explained_as_repeats_and_have_no_probability(o
     page.page.locator("#list .row").first.click()
     told = page.page.locator(".detail p").first
     expect(told).to_contain_text("+0.5 for a count of 2.5")
-    expect(told).to_contain_text("\N{MINUS SIGN}1.25 for how often people come back to it")
-    expect(told).to_contain_text("more than 80.0 % of the items")
+    expect(told).to_contain_text("\N{MINUS SIGN}1.25 for the item, by how often people come back")
+    expect(told).to_contain_text("higher than for 80.0 % of the items")
 
 
 def test_a_calibrated_model_shows_probabilities_and_another_scores(open_page, tmp_path):

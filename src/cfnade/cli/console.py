@@ -318,9 +318,9 @@ def _about_repeat(explained: dict[str, Any]) -> str:
         )
     return (
         f"The item is in the history. Its score is that of a repeat: {repeat['from_count']:+.3f} "
-        f"for its count of {repeat['count']:g}, {repeat['from_item']:+.3f} for how often people "
-        f"come back to it (more than {repeat['above']:.0%} of the items). There is no probability "
-        "for a repeat.\n"
+        f"for its count of {repeat['count']:g}, {repeat['from_item']:+.3f} for the item, by how "
+        "often people come back to it or go on to the event to predict (higher than for "
+        f"{repeat['above']:.0%} of the items). There is no probability for a repeat.\n"
     )
 
 

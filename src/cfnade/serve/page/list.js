@@ -247,6 +247,7 @@ function aboutRepeat(repeat) {
   if (!repeat) return "In the history already: this model does not score repeats, so the score means nothing.";
   const count = Number(repeat.count.toFixed(2));
   return `In the history already, so this is the score of a repeat: ${signed(repeat.from_count)} for a count of ${count}, `
-    + `${signed(repeat.from_item)} for how often people come back to it, more than ${percent(repeat.above)} % of the items. `
+    + `${signed(repeat.from_item)} for the item, by how often people come back to it or go on to the event to predict, `
+    + `higher than for ${percent(repeat.above)} % of the items. `
     + "Repeats have no probability.";
 }
