@@ -32,7 +32,7 @@ from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate
 from cfnade.model import training
-from cfnade.model.inference import with_values
+from cfnade.model.inference import full_dislike, with_values
 
 METRICS = ("mpr", "ndcg@100")
 COSTS: dict[str, Callable[[csr_array], csr_array]] = {
@@ -68,14 +68,22 @@ class Case:
         rated = self.ratings.transform(counts)
         return training.train(self.plan.model, self.plan.training, rated, start=self.start)
 
-    def judge(self, trained: training.Trained, with_dislikes: bool) -> list[float]:
-        """The metrics on validation, then those on test."""
+    def judge(
+        self, trained: training.Trained, with_dislikes: bool, *, as_one: bool = False
+    ) -> list[float]:
+        """The metrics on validation, then those on test.
+
+        With `as_one`, all dislikes of a user together weigh as much as one.
+        """
         readout, found = self.plan.readout.or_usual(), []
         for known, held_out in ((self.known, self.validation), (self.rest, self.test)):
             users = np.flatnonzero(np.diff(held_out.indptr))
             histories = csr_array(known + self.dislikes)[users]
             rated = self.ratings.transform(histories)
-            logits = trained.network.logits(rated if with_dislikes else likes_alone(rated))
+            if as_one:
+                logits = trained.network.logits(likes_alone(rated), self.shared(users))
+            else:
+                logits = trained.network.logits(rated if with_dislikes else likes_alone(rated))
             direct = self.parts.scores(readout, rated)
             asked = histories, held_out[users], self.ratings.transform(held_out[users])
 
@@ -91,6 +99,13 @@ class Case:
             found += [*(metrics(readout.direct_gain)[name] for name in METRICS)]
             found.append(100.0 * share_above(scores, held_out[users], self.disliked_test[users]))
         return found
+
+    def shared(self, users: NDArray[np.intp]) -> csr_array:
+        """Confidences of the dislikes of users, which add up to that of one."""
+        disliked = csr_array(self.dislikes[users])
+        n = np.diff(disliked.indptr)
+        each = np.maximum(full_dislike(self.plan.model) / np.repeat(n, n), 1.0)
+        return with_values(disliked, each)
 
 
 def share_above(scores: NDArray[np.floating], liked: csr_array, disliked: csr_array) -> float:
@@ -126,6 +141,9 @@ def main() -> None:
         plain = case.train(False)
         rows.setdefault("no dislikes", []).append(case.judge(plain, False))
         rows.setdefault("in histories alone", []).append(case.judge(plain, True))
+        rows.setdefault("the same, together as one", []).append(
+            case.judge(plain, True, as_one=True)
+        )
         for name, cost in COSTS.items():
             training.soften_dislikes = cost
             found = case.judge(case.train(True), True)

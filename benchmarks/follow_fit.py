@@ -3,7 +3,7 @@
 It runs `cfnade fit plays.csv --out model` on a made-up CSV file and notes every module of cfnade in
 which a function was called on the way, from the command line to the saved folder. Modules that are
 only imported, such as other commands, do not count: nobody has to open them to follow the fit. The
-foundations at the top level (checks, errors, files, ...) are counted apart.
+foundations at the top level (checks, errors, folders, ...) are counted apart.
 """
 
 from __future__ import annotations

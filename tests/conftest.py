@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.networks import group_counts
+
+with contextlib.suppress(ImportError):  # the example for LensKit is tested without it
+    from hypothesis import settings
+
+    settings.register_profile("no-deadline", deadline=None)  # on a busy machine anything is slow
+    settings.load_profile("no-deadline")
 
 
 @pytest.fixture(autouse=True, scope="session")

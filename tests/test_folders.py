@@ -8,7 +8,14 @@ import textwrap
 import pytest
 
 from cfnade import folders
-from cfnade.folders import locked, new_folder, recover, replace_folder, temporary_folder
+from cfnade.folders import (
+    locked,
+    new_folder,
+    recover,
+    replace_file,
+    replace_folder,
+    temporary_folder,
+)
 
 
 def folder_with(path, text):
@@ -159,3 +166,11 @@ def test_files_and_folders_are_flushed_before_and_after_the_exchange(tmp_path, m
         (new / "file").write_text("text")
         name = new.name
     assert done == ["file", name, "exchange", tmp_path.name]
+
+
+def test_a_file_is_replaced_as_a_whole_and_its_folder_is_made(tmp_path):
+    path = tmp_path / "deep" / "file"
+    for content in (b"first", b"2"):
+        replace_file(path, content)
+        assert path.read_bytes() == content
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]

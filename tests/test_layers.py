@@ -11,7 +11,7 @@ from pathlib import Path
 import cfnade
 
 LAYERS = [  # the foundations first
-    "errors checks folders files checkpoints threads sklearn_rules scorer progress",
+    "errors checks folders checkpoints threads scorer progress",
     "data",
     "metrics",
     "model",
@@ -73,6 +73,10 @@ def test_every_package_says_what_it_is_for_and_what_it_may_import():
         if (SOURCE / package).is_dir():
             text = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text()))
             assert text is not None and "May import" in text, package
+
+
+def test_the_top_level_has_at_most_ten_files():
+    assert len(list(SOURCE.glob("*.py"))) <= 10
 
 
 def test_no_two_modules_have_the_same_name():

@@ -10,7 +10,7 @@ from importlib.metadata import version
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from cfnade.answer.dials import Dials
-from cfnade.answer.explain import Effect, Explanation
+from cfnade.answer.explain import Effect, Explanation, Repeat
 from cfnade.beyond.readout import Readout
 from cfnade.data.event_splits import split_by_time, split_last
 from cfnade.data.events import EventLog
@@ -51,6 +51,7 @@ __all__ = [
     "Readout",
     "Recipe",
     "RelativeRating",
+    "Repeat",
     "Scorer",
     "TrainingError",
     "evaluate",

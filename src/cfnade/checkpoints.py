@@ -16,8 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from cfnade.errors import ArtifactError
-from cfnade.files import save_arrays
-from cfnade.folders import locked, new_folder, recover
+from cfnade.folders import locked, new_folder, recover, save_arrays
 
 FORMAT = 2
 KIND = "cfnade checkpoint"

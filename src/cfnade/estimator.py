@@ -23,12 +23,13 @@ from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
 from cfnade.answer.recommend import Answers
+from cfnade.answer.user_table import UserTable, weighed
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
-from cfnade.beyond.recency import recent_counts
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.events import Clock, EventLog
 from cfnade.data.ingest import read_interactions, read_items
 from cfnade.data.interactions import (
@@ -36,9 +37,9 @@ from cfnade.data.interactions import (
     Interactions,
     as_count_matrix,
     places_among,
-    with_dislikes,
 )
 from cfnade.data.ratings import RelativeRating
+from cfnade.data.sklearn_rules import parameter_names, representation, tags
 from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
 from cfnade.fit.cold_start import add_cold_items
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded
@@ -57,7 +58,6 @@ from cfnade.fit.settings import (
 )
 from cfnade.model.inference import NetworkScorer
 from cfnade.progress import Callbacks, fit_progress
-from cfnade.sklearn_rules import parameter_names, representation, tags
 from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.threads import available_threads
@@ -311,7 +311,7 @@ class ImplicitCFNADE:
         if features is not None:
             n_without = int((np.diff(features.matrix.indptr) == 0).sum())
             logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
-            if n_without:
+            if n_without and not isinstance(items, DescribedItems):  # else its reader warns
                 logger.warning("nothing is known about %s", n_of(n_without, "item"))
         return described
 
@@ -356,17 +356,7 @@ class ImplicitCFNADE:
         Raises:
             DataError: If the data cannot be used, or their times are not those of the model.
         """
-        data = self._weighed(read_interactions(data))
-        half_life = self.answers_.reader.half_life_for(data.clock)
-        if half_life and data.log is not None:
-            shape, weights = data.counts.shape, data.event_weights
-            recent = recent_counts(data.log, shape, half_life, weights)
-            data = replace(data, counts=recent)
-        histories = self.catalogue_.align(data, unknown=unknown)
-        if data.dislikes is None:
-            return histories
-        disliked = replace(data, counts=data.dislikes, log=None)
-        return with_dislikes(histories, self.catalogue_.align(disliked, unknown="ignore"))
+        return UserTable.of(self.answers_, data, unknown).histories
 
     def owned(self, data: Any) -> CountMatrix | None:
         """Pairs of a table that are not to be recommended: those with the event to predict.
@@ -380,22 +370,7 @@ class ImplicitCFNADE:
             (n_users, n_items), as `histories` has them. None if all pairs of the histories are to
             be left out: the model predicts any event, or had too few to score items of a history.
         """
-        data = self._weighed(read_interactions(data))
-        if self.target_event_ is None or not self.answers_.scores_history:
-            return None
-        if data.target_event is None:
-            return self.catalogue_.align(data, unknown="ignore")
-        targets = replace(data, counts=data.target_counts, log=None)
-        return self.catalogue_.align(targets, unknown="ignore")
-
-    def _weighed(self, data: Interactions) -> Interactions:
-        """The data with the weights of the model for the kinds of events."""
-        reader, kinds = self.answers_.reader, () if data.log is None else data.log.kinds
-        weights, target = reader.weights_for(kinds)
-        if data.log is None or not (kinds and reader.kinds):
-            return data
-        counts = data.log.counts(data.counts.shape, weights)
-        return replace(data, counts=counts, event_weights=weights, target_event=target)
+        return UserTable.of(self.answers_, data).owned
 
     def plan(self, counts: Any) -> FitPlan:
         """What `fit` would do with these counts; `plan(counts).lines()` is readable.
@@ -458,8 +433,8 @@ class ImplicitCFNADE:
         """
         if not hasattr(self, "_answers"):
             return self.fit(counts, items=items, callbacks=callbacks)
-        data = self._with_item_ids(counts) if issparse(counts) else read_interactions(counts)
-        data = self._weighed(data)
+        data = self.catalogue_.numbered(counts) if issparse(counts) else read_interactions(counts)
+        data = weighed(self.answers_, data)
         catalogue, known = self.catalogue_.grown(data)
         if items is not None:
             catalogue = self._described(catalogue, items)
@@ -520,27 +495,6 @@ class ImplicitCFNADE:
             self.answers_.reader.check_clock(log.clock)
         column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
         return replace(log, item=column_of[log.item].astype(np.int32))
-
-    def _with_item_ids(self, matrix: Any) -> Interactions:
-        """A bare matrix with the model's ids, and column numbers for new items."""
-        counts = as_count_matrix(matrix)
-        n_users, n_columns = counts.shape
-        ids = self.catalogue_.ids
-        if n_columns < len(ids):
-            raise DataError(
-                f"a matrix must have the model's {len(ids)} items as its first columns, got "
-                f"{n_columns} columns; to give fewer, pass a frame or Interactions, with ids"
-            )
-        numbers = np.arange(n_columns)
-        if n_columns > len(ids):
-            if ids.dtype.kind not in "iu" or not np.array_equal(ids, numbers[: len(ids)]):
-                raise DataError(
-                    f"a matrix of {n_columns} columns has {n_columns - len(ids)} items without "
-                    f"an id: the model's ids are like {ids[:1].tolist()[0]!r}; pass a frame or "
-                    "Interactions, with ids"
-                )
-            ids = numbers
-        return Interactions(counts, np.arange(n_users), ids)
 
     def _adopt(self, scorer: NetworkScorer, catalogue: Catalogue) -> None:
         self.scorer_ = scorer
@@ -675,9 +629,10 @@ class ImplicitCFNADE:
                 as the one to predict.
             n: Maximum number of items to recommend.
             disliked: Items known to be disliked, never recommended: confidences of at least 1 by
-                item id (Eq. 9 with like 0), or ids alone, which weigh as much as the strongest
-                like. A confidence of 1 has the same effect as an unseen item; with scaled inputs,
-                the default, one near the number of items weighs as much as a like.
+                item id (Eq. 9 with like 0), or ids alone. These weigh as much as the strongest
+                like: each of them if the model was trained with dislikes, else all together. A
+                confidence of 1 has the same effect as an unseen item; with scaled inputs, the
+                default, one near the number of items weighs as much as a like.
             filter_already_liked_items: Leave out items in the history; with a kind of event to
                 predict, those that have it.
             filter_items: Items never to recommend, as in `recommend`.
@@ -747,9 +702,8 @@ class ImplicitCFNADE:
             histories = as_histories(user_items)
             user_ids = np.arange(histories.shape[0])
         else:
-            table = read_interactions(user_items)
-            histories, user_ids = self.histories(table, unknown="warn"), table.user_ids
-            owned = self.owned(table)
+            table = UserTable.of(answers, user_items, "warn")
+            histories, user_ids, owned = table.histories, table.user_ids, table.owned
         include_owners = not filter_already_liked_users
         audiences = find_audiences(
             answers, histories, columns, N, include_owners=include_owners, owned=owned

@@ -1,4 +1,4 @@
-"""Whole folders: filled aside and swapped in, locked, and cleared away after a crash."""
+"""Files and whole folders: written aside and swapped in, locked, cleared away after a crash."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 if sys.platform != "win32":
     import fcntl
@@ -111,6 +116,25 @@ def locked(folder: Path) -> Iterator[bool]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_locked = os.path.samestat(os.fstat(handle), folder.lstat())  # not removed meanwhile
         yield is_locked
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        new.write_bytes(content)
+        flush_to_disk(new)
+        new.replace(path)
+        flush_to_disk(path.parent)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays by name as a safetensors file."""
+    # The safetensors package writes arrays of another order wrongly.
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
 
 
 def flush_to_disk(path: Path) -> None:

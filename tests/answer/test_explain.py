@@ -186,6 +186,56 @@ def test_with_a_trend_effects_are_the_same_and_the_score_has_it():
             assert effect.score == pytest.approx(difference, abs=1e-5)
 
 
+def with_repeats(plain: ImplicitCFNADE) -> ImplicitCFNADE:
+    """The model with scores of items of the history."""
+    network = plain.scorer_.network
+    added = {
+        "repeat_bias": np.linspace(-3, -1, 20, dtype=np.float32),
+        "repeat_weight": np.array([0.7], dtype=np.float32),
+    }
+    repeating = NumpyNetwork(network.config, {**network.weights, **added})
+    scorer = NetworkScorer(repeating, plain.scorer_.relative_rating)
+    return ImplicitCFNADE.from_parts(scorer, plain.catalogue_)
+
+
+def test_an_item_of_the_history_is_explained_by_its_count_and_how_often_people_come_back():
+    model = with_repeats(random_model())
+    model.calibrate(*hold_out(random_counts(), share=0.3, rng=0))
+    found = model.explain(HISTORY, "i3", disliked=["i5"])
+    score = score_of(model, HISTORY, "i3", ["i5"])
+    assert found.in_history and found.probability is None
+    assert found.score == pytest.approx(score, abs=1e-5)
+    repeat = found.repeat
+    assert repeat.count == 5 and repeat.above == 3 / 20
+    assert repeat.from_count == pytest.approx(0.7 * np.log(6))
+    assert repeat.from_count + repeat.from_item == pytest.approx(score, abs=1e-5)
+    without = {item: count for item, count in HISTORY.items() if item != "i3"}
+    for effect in found.effects:  # no other entry matters, and without its own it is a new item
+        if effect.item == "i3":
+            as_new = score_of(model, without, "i3", ["i5"])
+            assert effect.score == pytest.approx(score - as_new, abs=1e-5)
+        else:
+            assert effect.score == 0
+    new = model.explain(HISTORY, "i15")
+    assert not new.in_history and new.repeat is None and new.probability is not None
+
+
+def test_recommended_items_of_the_history_have_the_same_reasons():
+    model = with_repeats(random_model())
+    answers = model.answers_
+    query = answers.query(HISTORY, 20, explain=True, filter_already_liked_items=False)
+    (answer,) = answers.recommend([query])
+    np.testing.assert_allclose(answer.effects.scores, answer.scores, atol=1e-5)
+    assert set(answer.effects.repeats) == set(np.flatnonzero(answer.effects.in_history).tolist())
+    told = answer.effects.explained(answer.columns.tolist().index(3), 3, lambda c: {"item": c})
+    assert told["in_history"] and told["repeat"]["count"] == 5 and told["probability"] is None
+
+
+def test_without_a_model_of_repeats_it_says_so():
+    found = random_model().explain(HISTORY, "i3")
+    assert found.in_history and found.repeat is None
+
+
 def test_effects_name_what_an_entry_has_in_common_with_the_item():
     plain = random_model()
     columns = {"genre": Entries([3, 15, 7], ["Drama", "Drama", "War"], np.ones(3))}

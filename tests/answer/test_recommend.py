@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from cfnade import DataError, hold_out
 from cfnade.answer.recommend import N_BINS, Query
+from cfnade.beyond.history_reader import HistoryReader
 from cfnade.data.ratings import dislikes_alone, likes_alone
 from tests.networks import random_counts, random_model
 
@@ -103,6 +106,17 @@ def test_dislikes_of_a_row_and_those_named_beside_it_add_up(answers):
     assert query.confidences.tolist() == [2.0, answers.full_dislike, 1.5]
     with pytest.raises(DataError, match="'i2' is both in the history and disliked"):
         answers.query(row, disliked=["i2"])
+
+
+def test_disliked_ids_share_the_weight_of_one_unless_the_model_was_trained_with_dislikes(answers):
+    full = answers.full_dislike
+    assert answers.query({}, disliked=["i1"]).confidences.tolist() == [full]
+    some = answers.query({}, disliked=iter(["i1", "i2", "i2", "i5"])).confidences
+    assert some.tolist() == [max(full / 3, 1.0)] * 3
+    everything = answers.query({}, disliked=answers.catalogue.ids).confidences
+    assert everything.tolist() == [1.0] * N_ITEMS  # as unseen items
+    trained = replace(answers, reader=HistoryReader(weights={"view": 1.0, "skip": -1.0}))
+    assert trained.query({}, disliked=["i1", "i2"]).confidences.tolist() == [full, full]
 
 
 def test_without_a_calibrator_there_are_scores_only():

@@ -29,7 +29,7 @@ def test_the_confidence_adds_up_the_weighted_relative_ratings_of_the_sources(fit
         expected += weight * RelativeRating().fit(source).transform(source).toarray()
     histories = fitted.histories(data)
     np.testing.assert_allclose(histories.toarray(), expected, rtol=1e-12)
-    found = _confidences(fitted.relative_rating_, histories, 10.0)
+    found = _confidences(fitted.imf.relative_rating_, histories, 10.0)
     np.testing.assert_allclose(found.data, 1.0 + 10.0 * histories.data, rtol=1e-5)
 
 
@@ -42,6 +42,16 @@ def test_with_one_source_it_is_imf():
     plain = IMF(**settings).fit(bought)
     scores = collective.scores(collective.histories(data))
     np.testing.assert_allclose(scores, plain.scores(bought), atol=1e-4)
+
+
+def test_each_stop_equals_a_fit_of_that_many_iterations(fitted):
+    data = window_shopping()
+    settings = {"factors": 8, "alpha": 10.0, "event_weights": WEIGHTS}
+    stops = list(CollectiveIMF(**settings).fits(data, [1, 3]))
+    assert [stop.iterations for stop in stops] == [1, 3]
+    histories = fitted.histories(data)
+    np.testing.assert_allclose(stops[1].scores(histories), fitted.scores(histories), atol=1e-5)
+    assert np.abs(stops[0].scores(histories) - stops[1].scores(histories)).max() > 1e-3
 
 
 def test_data_without_kinds_of_events_get_a_clear_error():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cfnade.beyond.event_kinds import find_weights, target_features
-from cfnade.beyond.repeats import logistic_regression
+from cfnade.beyond.logistic import logistic_regression
 from cfnade.data.event_splits import split_random
 from tests.planted import N_ITEMS, N_SHOPPERS, window_shopping
 

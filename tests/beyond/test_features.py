@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from cfnade.beyond.content import weighted_rows
 from cfnade.beyond.direct import LEAST_WATCHERS, likes_of
 from cfnade.beyond.features import (
+    LEAST_POPULAR,
     FeatureModel,
     FeatureStrengths,
     with_levels,
@@ -116,6 +117,16 @@ def test_items_without_watchers_do_not_change_the_hidden_layer(rng, input_scale)
         assert (is_same == ~is_cold).all()
 
 
+def test_an_item_is_unknown_if_it_shares_nothing_with_an_item_that_has_watchers():
+    values = [(0, "a"), (1, "b"), (2, "b"), (3, "a"), (4, "c"), (5, "d"), (6, "a")]
+    items, tag = zip(*values, strict=True)
+    entries = {"tag": Entries(items, tag, np.ones(len(items)))}
+    features = ItemFeatures.from_entries(8, entries, {"tag": "values"})
+    n_watchers = np.array([0, 0, 0, 5, 9, 0, 0, 0])  # one item with an a, and one with a c
+    found = FeatureModel(features, n_watchers).is_unknown
+    assert np.flatnonzero(found).tolist() == [1, 2, 5, 7]
+
+
 def test_like_weights_are_blended_by_the_number_of_watchers(rng):
     network, model = network_with_mean(rng), FeatureModel(tags(rng), N_WATCHERS)
     W = network.weights["like_weight"]
@@ -132,6 +143,7 @@ def test_scores_are_those_of_the_parts(rng, n_neighbours):
     own = with_levels(network.weights["output_weight"], network.bias, network.mean_hidden)
     rows = model.blend(own, model.shrunk(model.predicted(own, 2.0), 0.75), 8.0)
     hidden = network.hidden(ratings) - network.mean_hidden
+    rows[0, -1] = np.quantile(rows[N_WATCHERS > 0, -1], LEAST_POPULAR)  # nothing is known about it
     expected = hidden @ rows[:, :-1].T + rows[:, -1]
     if n_neighbours:
         first, like = model.direct_scores(network, ratings)

@@ -100,7 +100,7 @@ def dated_model() -> ImplicitCFNADE:
 
 def test_every_question_takes_times():
     model, plain = dated_model(), random_model()
-    dated = {"i3": [8, "2024-05-01"], "i7": [2, "2024-05-31T00:00:00Z"], "i9": 4}
+    dated = {"i3": [8, "2024-05-01T00:00Z"], "i7": [2, "2024-05-31T00:00:00Z"], "i9": 4}
     same = {"i3": 1.0, "i7": 2.0, "i9": 4.0}
     for ask in (
         lambda m, h: m.recommend_for(h, 5)[1].tolist(),
@@ -114,6 +114,16 @@ def test_every_question_takes_times():
     for wrong in ({"i3": [1, "soon"]}, {"stranger": [1, "soon"]}):
         with pytest.raises(DataError, match="a date or time such as 2024-05-31"):
             model.recommend_for(wrong)
+
+
+def test_times_with_and_without_a_zone_do_not_mix():
+    mixed = {"i3": [[1, "2024-05-01T10:00:00"]], "i7": [2, "2024-05-31T00:00:00+02:00"]}
+    for model in (dated_model(), random_model()):
+        with pytest.raises(DataError, match="some times of the history have a time zone"):
+            model.recommend_for(mixed)
+    kinds = HistoryReader(864_000.0, "seconds", {"view": 1.0, "buy": 5.0}, "buy")
+    with pytest.raises(DataError, match="some times of the history have a time zone"):
+        kinds.counts({"a": {"view": [1, "2024-05-01"], "buy": [1, "2024-05-02T00:00:00Z"]}})
 
 
 def test_an_unknown_item_can_be_the_latest():

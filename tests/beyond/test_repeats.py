@@ -1,4 +1,4 @@
-"""Repeats: the regression against scikit-learn, the features against loops over events."""
+"""Repeats: the features against loops over events, and what comes of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.linear_model import LogisticRegression
 
 from cfnade import ImplicitCFNADE
 from cfnade.beyond.recency import log_watchers
@@ -15,7 +14,6 @@ from cfnade.beyond.repeats import (
     Repeats,
     fit_repeats,
     item_features,
-    logistic_regression,
     repeat_logit,
 )
 from cfnade.data.event_splits import split_by_time
@@ -71,16 +69,6 @@ def test_the_repeat_logit_counts_watchers_who_came_back_at_another_time():
 def test_a_log_without_entries_has_the_same_logit_everywhere():
     log = EventLog(np.int32([]), np.int32([]), np.empty(0), np.empty(0), "number")
     assert np.unique(repeat_logit(log, 3)).size == 1
-
-
-def test_the_regression_is_that_of_scikit_learn():
-    rng = np.random.default_rng(1)
-    features = rng.normal(size=(500, 3)) * [1.0, 5.0, 0.1] + [0.0, 2.0, 1.0]
-    logits = features @ [1.0, -0.2, 4.0] - 3.0
-    is_true = rng.random(500) < 1.0 / (1.0 + np.exp(-logits))
-    found = logistic_regression(features, is_true)
-    weak = LogisticRegression(C=1e6, tol=1e-10, max_iter=1000).fit(features, is_true)
-    np.testing.assert_allclose(found, [*weak.intercept_, *weak.coef_[0]], rtol=0.15, atol=0.1)
 
 
 def test_scores_are_the_regression_of_each_pair():

@@ -26,6 +26,20 @@ def test_evaluate_shows_chance_and_popularity_beside_the_model(events, capsys):
     assert {result["model"] for result in results} == {"random", "popularity", "cfnade"}
 
 
+def test_an_items_table_goes_to_cfnade(events, catalogue, tmp_path, capsys):
+    arguments = ["evaluate", str(events), *QUICK, "--json", "-"]
+    assert run([*arguments, "--items", str(catalogue)]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    settings = {result["model"]: result["settings"] for result in results}
+    assert "half" in settings["cfnade"]["feature_strengths"]
+    other = tmp_path / "other.csv"
+    other.write_text("item_id,genre\nx,War\ny,War\n")
+    for command in ("compare", "evaluate", "sweep"):
+        check_refused(
+            capsys, [command, str(events), "--items", str(other)], "has none of the items"
+        )
+
+
 def test_evaluate_judges_the_probabilities(events, capsys):
     assert run(["evaluate", str(events), *QUICK, "--json", "-"]) == 0
     results = json.loads(capsys.readouterr().out)["results"]

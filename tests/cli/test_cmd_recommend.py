@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -140,6 +141,46 @@ def test_similar_finds_other_items(model, capsys):
     assert "like i4" in shown and "i6" in shown
 
 
+def test_explain_says_what_the_score_of_an_item_of_the_history_is(model, tmp_path, capsys):
+    arguments = ["explain", str(model), "i0", "i0=5", "i3"]
+    assert run(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "this model does not score repeats: its score means nothing" in shown
+    log = write_repeats(tmp_path / "log.csv")
+    folder = str(tmp_path / "repeating")
+    assert run(["fit", str(log), "--out", folder, *QUICK]) == 0
+    capsys.readouterr()
+    arguments = ["explain", folder, "i0", "i0=5", "i3"]
+    assert run([*arguments, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["in_history"] and found["probability"] is None
+    repeat = found["repeat"]
+    assert repeat["count"] == 5 and 0 <= repeat["above"] <= 1
+    assert found["score"] == pytest.approx(repeat["from_count"] + repeat["from_item"], abs=1e-5)
+    (same,) = [
+        e
+        for e in recommended(capsys, folder, *arguments[3:], "--include-seen", "-n", "30")
+        if e["item"] == "i0"
+    ]
+    assert same["score"] == pytest.approx(found["score"], abs=1e-5)
+    assert run(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "for its count of 5" in shown and "There is no probability for a repeat." in shown
+    assert run(["recommend", folder, "i0=5", "i3", "--include-seen", "-n", "30"]) == 0
+    assert "items of the history have no probability" in " ".join(capsys.readouterr().out.split())
+
+
+def write_repeats(path):
+    """A log of thirty days in which everybody comes back to some of twenty items."""
+    rng = np.random.default_rng(0)
+    lines = ["user,item,date\n"]
+    for user in range(80):
+        own = rng.choice(20, 8, replace=False)
+        lines += [f"{user},i{rng.choice(own)},2024-05-{day:02d}\n" for day in range(1, 31)]
+    path.write_text("".join(lines))
+    return path
+
+
 def test_explain_tells_what_each_entry_does(model, events, capsys):
     arguments = ["explain", str(model), "i6", "i0=5", "i3", "--dislike", "i5=9"]
     assert run([*arguments, "--json", "-"]) == 0
@@ -250,6 +291,12 @@ def test_a_table_without_times_is_reported(dated, events, capsys):
 def test_a_time_that_cannot_be_read_ends_in_one_line(dated, capsys, when):
     arguments = ["recommend", "MODEL", f"i0=2@{when}"]
     message = "a time must be a date or time such as 2024-05-31 or 2024-05-31T18:30:00Z"
+    check_refused(capsys, arguments, message, MODEL=dated / "model")
+
+
+def test_times_with_and_without_a_zone_end_in_one_line(dated, capsys):
+    arguments = ["recommend", "MODEL", "i0=2@2024-05-01T10:00:00Z", "i1=1@2024-05-02T10:00:00"]
+    message = "some times of the history have a time zone and others have none"
     check_refused(capsys, arguments, message, MODEL=dated / "model")
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from cfnade.data.catalogue import Catalogue, as_histories
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.ingest import read_items
-from cfnade.data.ingest.items_table import DescribedItems
 from cfnade.data.interactions import Interactions
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError, DataError
@@ -37,7 +37,7 @@ def test_a_series_has_its_items_in_the_index():
     pandas = pytest.importorskip("pandas")
     series = pandas.Series({10: 2.0, 30: 1.0})
     assert FILMS.history(series).toarray().tolist() == [[2.0, 0.0, 1.0]]
-    assert FILMS.dislikes(series, weight=9.0).toarray().tolist() == [[2.0, 0.0, 1.0]]
+    assert FILMS.dislikes(series, weight=lambda n: 9.0).toarray().tolist() == [[2.0, 0.0, 1.0]]
 
 
 def test_a_text_is_no_history():
@@ -62,22 +62,26 @@ def test_a_row_of_counts_may_have_dislikes_but_a_mapping_has_counts():
 
 
 def test_dislikes_are_confidences_of_at_least_one():
-    assert FILMS.dislikes({30: 4, 10: 1}, weight=9.0).toarray().tolist() == [[1.0, 0.0, 4.0]]
-    assert FILMS.dislikes([20, 20], weight=9.0).toarray().tolist() == [[0.0, 9.0, 0.0]]
+    assert FILMS.dislikes({30: 4, 10: 1}, weight=lambda n: 9.0).toarray().tolist() == [
+        [1.0, 0.0, 4.0]
+    ]
+    assert FILMS.dislikes([20, 20], weight=lambda n: 9.0).toarray().tolist() == [[0.0, 9.0, 0.0]]
     for weight in (0.5, 0, -3, float("nan"), float("inf")):
         with pytest.raises(DataError, match="weights of disliked items must be finite"):
-            FILMS.dislikes({10: weight}, weight=9.0)
+            FILMS.dislikes({10: weight}, weight=lambda n: 9.0)
     with pytest.raises(DataError, match="must be numbers"):
-        FILMS.dislikes({10: "much"}, weight=9.0)
+        FILMS.dislikes({10: "much"}, weight=lambda n: 9.0)
     with pytest.raises(DataError, match="got the text 'Alien'"):
-        FILMS.dislikes("Alien", weight=9.0)
+        FILMS.dislikes("Alien", weight=lambda n: 9.0)
 
 
 def test_strangers_raise_warn_or_are_ignored_wherever_they_are(caplog):
     readings = [
         lambda unknown: FILMS.columns([10, 7], unknown=unknown),
         lambda unknown: FILMS.history([10, 7], unknown=unknown).indices.tolist(),
-        lambda unknown: FILMS.dislikes([10, 7], weight=9.0, unknown=unknown).indices.tolist(),
+        lambda unknown: FILMS.dislikes(
+            [10, 7], weight=lambda n: 9.0, unknown=unknown
+        ).indices.tolist(),
     ]
     for read in readings:
         with pytest.raises(DataError, match="item 7 is not in this model"):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from cfnade.data.ingest import read_interactions
-from cfnade.data.moments import as_time, expected_time
+from cfnade.data.moments import MixedZonesError, as_time, check_zones, expected_time
 from cfnade.errors import DataError
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
@@ -79,3 +79,15 @@ def test_a_year_is_no_date():
 
 def test_without_a_clock_numbers_and_dates_are_taken():
     assert as_time(3, None) == 3.0 and as_time("2024-05-31T12:00Z", None) == SECONDS
+
+
+WITHOUT_ZONE = ["2024-05-31", " 2024-05-31T12:00 ", date(2024, 5, 31), np.datetime64("2024-05-31")]
+
+
+@pytest.mark.parametrize("without", [*WITHOUT_ZONE, NOON.replace(tzinfo=None)])
+@pytest.mark.parametrize("zoned", [NOON, "2024-05-31T14:00:00+02:00", "2024-05-31 12:00Z"])
+def test_a_mix_of_times_with_and_without_a_zone_is_refused(without, zoned):
+    with pytest.raises(MixedZonesError, match="and others have none; write all of them with one"):
+        check_zones([None, without, 5.0, zoned])
+    for alike in (without, zoned):
+        check_zones([alike, None, SECONDS, str(int(SECONDS)), "soon", alike])

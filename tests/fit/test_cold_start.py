@@ -98,6 +98,30 @@ def test_items_can_be_added_later_without_changing_other_scores(model, tmp_path)
     assert np.isfinite(after).all()  # of a genre that nobody has, too
 
 
+@pytest.mark.parametrize("dated", [False, True])
+def test_an_item_about_which_nothing_is_known_ranks_low_even_on_tiny_data(dated):
+    """A few popular items among rare ones: the average item is more popular than most."""
+    rng = np.random.default_rng(0)
+    watched = rng.random((40, 12)) < np.where(np.arange(12) < 4, 0.9, 0.15)
+    rows = pd.DataFrame(np.argwhere(watched), columns=["user", "item"]).astype({"item": str})
+    if dated:
+        days = pd.to_timedelta(rng.integers(0, 60, len(rows)), unit="D")
+        rows["date"] = pd.Timestamp("2024-03-01") + days
+    table = pd.DataFrame(
+        [(str(k), "ab"[k % 2]) for k in range(12)] + [("alike", "a"), ("odd", "x"), ("none", "")],
+        columns=["item", "genre"],
+    )
+    small = ImplicitCFNADE(**{**SMALL, "max_epochs": 60}).fit(rows, items=table)
+    more = pd.DataFrame([("later", "y")], columns=["item", "genre"])
+    for model in (small, small.add_items(more)):
+        for history in ({}, {"0": 1}, {"1": 1, "9": 1}):
+            ids, _ = model.recommend_for(history, 20)
+            places = {item: place / len(ids) for place, item in enumerate(ids.tolist())}
+            known = set(model.catalogue_.ids[-4:]) & {"odd", "none", "later"}
+            assert min(places[item] for item in known) > 0.5
+            assert places["alike"] < min(places[item] for item in known)
+
+
 def test_a_cold_item_improves_once_it_has_watchers(model, tmp_path):
     """The last space show turns out to be for those who like crime."""
     data = plays(N_SHOWS)

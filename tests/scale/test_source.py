@@ -105,3 +105,9 @@ def test_rows_without_a_kind_and_columns_with_too_many_are_refused(spark, caplog
     assert "'event' has more than 100 different values" in caplog.text
     with pytest.raises(DataError, match="'kind' has more than 100 different values"):
         check_frame(many, Columns(event_col="kind"), with_kinds=True)
+
+
+def test_blanks_around_a_kind_of_event_do_not_count(spark):
+    rows = [("1", "a", " view "), ("1", "b", "view"), ("2", "a", "buy")]
+    checked = check_frame(spark.createDataFrame(rows, ["user", "item", "event"]), with_kinds=True)
+    assert checked.kinds == ("buy", "view")

@@ -163,9 +163,9 @@ def test_a_model_copied_over_in_place_hurts_nobody_and_is_taken_over(one, folder
 def test_a_single_worker_that_dies_is_replaced_though_the_model_on_disk_is_damaged(one, folder):
     (folder / "weights.safetensors").write_bytes(b"damaged")
     wait_for(lambda: one.get("/v1/model").json["refused"])
-    text = one.get("/metrics").body.decode()
-    assert 'cfnade_models_total{outcome="refused"} 1.0' in text
-    assert "cfnade_model_items 12.0" in text
+    counted = 'cfnade_models_total{outcome="refused"} 1.0'  # by the supervisor, a moment later
+    wait_for(lambda: counted in one.get("/metrics").body.decode())
+    assert "cfnade_model_items 12.0" in one.get("/metrics").body.decode()
     (worker,) = workers_of(one.process.pid)
     os.kill(worker, signal.SIGKILL)
     wait_for(lambda: worker not in workers_of(one.process.pid) and workers_of(one.process.pid))

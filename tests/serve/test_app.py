@@ -91,11 +91,11 @@ def with_half_life(folder):
 def test_histories_may_have_times(folder, tmp_path):
     model = with_half_life(folder)
     dated = {
-        "film-1": [8, "2024-05-01"],
+        "film-1": [8, "2024-05-01T00:00:00Z"],
         "film-4": [[2, "2024-05-31T00:00:00Z"], [1, 1_700_000_000]],
         "film-5": 4,
         "film-6": [4, None],
-        "stranger": [1, "2024-05-31"],
+        "stranger": [1, "2024-05-31T00:00:00Z"],
     }
     with running(folder, tmp_path / "log.txt") as service:
         assert service.get("/v1/model").json["clock"] == "seconds"
@@ -135,6 +135,11 @@ def test_a_time_that_cannot_be_read_is_the_fault_of_one_request_and_is_not_repea
             expected = "history: a time must be a date or time such as 2024-05-31 or "
             assert error["message"].startswith(expected) and "private" not in str(error)
         assert service.post("/v1/recommend", good).status == 200
+        mixed = {"film-1": [1, "2024-05-31T10:00:00"], "film-2": [1, "2024-05-31T10:00:00Z"]}
+        error = service.post("/v1/recommend", {"history": mixed}).json["error"]
+        assert error["code"] == "invalid_time"
+        expected = "history: some times of the history have a time zone and others have none"
+        assert error["message"] == expected
         for wrong in ([1], [1, 2, 3], [-1, 2], [1, True], [1, "x" * 41], [[1, 2], 3]):
             answer = service.post("/v1/recommend", {"history": {"film-1": wrong}})
             assert answer.status == 422 and answer.json["error"]["code"] == "invalid_request"

@@ -466,6 +466,31 @@ def test_signs_and_colours_are_those_of_the_value_that_is_shown(open_page, servi
     assert left == "0%"
 
 
+def test_items_of_the_history_are_explained_as_repeats_and_have_no_probability(open_page):
+    page = open_page()
+
+    def repeated(route):
+        answer = route.fetch().json()
+        for place, entry in enumerate(answer.get("recommendations", [])):
+            entry["probability"] = None if place == 0 else 0.1
+        if "effects" in answer:
+            parts = {"count": 2.5, "from_count": 0.5, "from_item": -1.25, "above": 0.8}
+            answer |= {"in_history": True, "repeat": parts}
+        route.fulfill(json=answer)
+
+    page.page.route(re.compile("/v1/(recommend|explain)$"), repeated)
+    page.add("Film número 0")
+    expect(page.page.locator("#scale")).to_have_text(
+        "score: items of the history have no probability"
+    )
+    assert "%" not in page.value(1)
+    page.page.locator("#list .row").first.click()
+    told = page.page.locator(".detail p").first
+    expect(told).to_contain_text("+0.5 for a count of 2.5")
+    expect(told).to_contain_text("\N{MINUS SIGN}1.25 for the item, by how often people come back")
+    expect(told).to_contain_text("higher than for 80.0 % of the items")
+
+
 def test_a_calibrated_model_shows_probabilities_and_another_scores(open_page, tmp_path):
     page = open_page()
     expect(page.page.locator("#scale")).to_contain_text("no calibrated probabilities")

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cfnade.errors import ArtifactError
-from cfnade.files import map_file
 from cfnade.storage.encoding import decode_ids, encode_ids, map_tensors, pack_ids
+from cfnade.storage.untrusted import map_file
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),

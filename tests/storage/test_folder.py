@@ -15,7 +15,7 @@ import pytest
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, ConfigError
-from cfnade.files import save_arrays
+from cfnade.folders import save_arrays
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.folder import (
@@ -182,12 +182,12 @@ while True:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         try:
             assert writer.stdout.readline() == "ready\n"
-            seen = set()
-            for _ in range(400):
+            seen, n_loaded = set(), 0
+            while n_loaded < 400 or len(seen) <= 5:  # on a busy machine the writer is slow
                 loaded = load_artifact(tmp_path / "model", verify=verify)
+                n_loaded += 1
                 seen.add(loaded.catalogue.ids[-1])
                 assert (loaded.network.weights["output_bias"] == loaded.catalogue.ids[-1]).all()
-            assert len(seen) > 5
         finally:
             writer.kill()
 

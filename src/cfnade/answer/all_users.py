@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from cfnade.answer.dials import Dials
 from cfnade.answer.filters import Items, Ranked, rule_out, stack
-from cfnade.answer.recommend import Answers, AnswerTable, rows_of
+from cfnade.answer.recommend import Answers, AnswerTable
 from cfnade.data.catalogue import Unknown
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.pairs import rows_of
 from cfnade.data.ratings import dislikes_alone, likes_alone
 from cfnade.errors import DataError
 from cfnade.folders import temporary_folder

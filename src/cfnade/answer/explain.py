@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,8 +40,29 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """What the score of an item of the history is made of: `from_count + from_item`."""
+
+    count: float
+    """Of the item in the history, as the model reads it: recent events may weigh more."""
+    from_count: float
+    """What the count adds."""
+    from_item: float
+    """What the item adds whatever the count: how often people come back to it, or how often the
+    event to predict follows, and how many people have it."""
+    above: float
+    """Share of the model's items that have a lower `from_item`."""
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """An item's score for a history, and the effect of each entry of the history."""
+    """An item's score for a history, and the effect of each entry of the history.
+
+    The network predicts new items. The score of an item of the history comes from the model of
+    repeats: it depends on the item's own entry alone, and the effect of that entry is the
+    difference to the score of the item if it were new. There is no calibrated probability for it.
+    A model without repeats (`in_history`, but `repeat` is None) has not learned such scores.
+    """
 
     item: Any
     """Id of the explained item."""
@@ -51,6 +72,10 @@ class Explanation:
     """Its calibrated probability; None without a calibrator, or if the item is in the history."""
     effects: tuple[Effect, ...]
     """One for each entry of the history, largest change of the score first, whatever the sign."""
+    in_history: bool = False
+    """Whether the item is in the history: then it has no probability."""
+    repeat: Repeat | None = None
+    """What its score is made of if it is in the history; None without a model of repeats."""
 
     def because(self, n: int = N_REASONS) -> tuple[Effect, ...]:
         """The likes that speak most for the item, at most n: "because you watched"."""
@@ -74,6 +99,10 @@ class EffectTable:
     """Effect of each entry on each probability, (n_entries, n_asked); NaN where there is none."""
     items: NDArray[np.integer]
     """Columns of the items, (n_asked,)."""
+    in_history: NDArray[np.bool_]
+    """Whether each item is in the history, (n_asked,)."""
+    repeats: Mapping[int, Repeat]
+    """Of items of the history, by place, if the model scores them."""
     features: ItemFeatures | None = None
     """What is known about the items of the model."""
 
@@ -110,14 +139,21 @@ class EffectTable:
             float(self.scores[place]),
             _number(self.probabilities[place]),
             tuple(Effect(*effect) for effect in effects),
+            bool(self.in_history[place]),
+            self.repeats.get(place),
         )
 
     def explained(self, place: int, item: int, describe: Describe) -> dict[str, Any]:
         """The explanation of one of the items for JSON."""
+        repeat = self.repeats.get(place)
         return {
             **describe(item),
             "score": as_numbers(self.scores)[place],
             "probability": as_numbers(self.probabilities)[place],
+            "in_history": bool(self.in_history[place]),
+            "repeat": None
+            if repeat is None
+            else {name: round(value, _DECIMALS) for name, value in asdict(repeat).items()},
             "effects": [self.effect(entry, place, describe) for entry in self.largest_first(place)],
         }
 
@@ -145,13 +181,25 @@ def effects(
     items: NDArray[np.int64],
     disliked: csr_array | None = None,
     features: ItemFeatures | None = None,
+    counts: NDArray[np.floating] | None = None,
 ) -> EffectTable:
     """Compute the exact effect of each entry; see `logits_without_each` for the arguments.
 
-    `features` name what entries and items have in common.
+    `features` name what entries and items have in common. `counts` of the likes, (n_liked,), are
+    needed to explain items of the history.
     """
     logits = logits_without_each(network, ratings, items, disliked)
     scores, without = logits[0], logits[1:]
+    in_history = np.isin(items, ratings.indices)
+    repeats: dict[int, Repeat] = {}
+    if counts is not None and in_history.any() and "repeat_bias" in network.weights:
+        repeats = _repeats(network, ratings, items, counts)
+        own = {column: entry for entry, column in enumerate(ratings.indices.tolist())}
+        for place, repeat in repeats.items():
+            entry = own[int(items[place])]
+            as_new = without[entry, place]
+            logits[:, place] = repeat.from_count + repeat.from_item
+            without[entry, place] = as_new
     entries, n_liked = ratings.indices, ratings.nnz
     if disliked is not None:
         entries = np.append(entries, disliked.indices)
@@ -161,7 +209,7 @@ def effects(
     else:
         n_left = n_liked - (np.arange(len(entries)) < n_liked)  # likes, (n_entries,)
         probabilities = calibrator.probability(scores, n_liked)
-        probabilities[np.isin(items, ratings.indices)] = np.nan
+        probabilities[in_history] = np.nan
         on_probabilities = probabilities - calibrator.probability(without, n_left[:, None])
     return EffectTable(
         entries=entries,
@@ -171,8 +219,31 @@ def effects(
         probabilities=probabilities,
         on_probabilities=on_probabilities,
         items=items,
+        in_history=in_history,
+        repeats=repeats,
         features=features,
     )
+
+
+def _repeats(
+    network: NumpyNetwork,
+    ratings: csr_array,
+    items: NDArray[np.int64],
+    counts: NDArray[np.floating],
+) -> dict[int, Repeat]:
+    """What the scores of items of the history are made of, by their place among `items`."""
+    bias, weight = network.weights["repeat_bias"], float(network.weights["repeat_weight"][0])
+    count_of = dict(zip(ratings.indices.tolist(), counts.tolist(), strict=True))
+    return {
+        place: Repeat(
+            count := count_of[item],
+            weight * float(np.log1p(count)),
+            float(bias[item]),
+            float(np.mean(bias < bias[item])),
+        )
+        for place, item in enumerate(items.tolist())
+        if item in count_of
+    }
 
 
 def logits_without_each(

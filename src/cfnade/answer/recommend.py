@@ -26,6 +26,7 @@ from cfnade.answer.similar import ItemSimilarity, similar_histories
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.data.catalogue import Catalogue, History, Unknown
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.pairs import keys_of, pair_keys, rows_of
 from cfnade.data.ratings import likes_alone
 from cfnade.errors import DataError
 from cfnade.model.inference import NetworkScorer, full_dislike, with_values
@@ -132,6 +133,16 @@ class Answers:
         """Confidence of a dislike that weighs as much as the strongest like."""
         return full_dislike(self.scorer.network.config)
 
+    def dislike_weight(self, n: int) -> float:
+        """Usual confidence of each of n disliked items.
+
+        A model that was trained with dislikes takes each in full. For another one, all of them
+        together weigh as much as one: many would do harm (docs/decisions/0039).
+        """
+        if min((self.reader.weights or {"": 0.0}).values()) < 0:
+            return self.full_dislike
+        return max(self.full_dislike / max(n, 1), 1.0)
+
     # Queries by item id; `ImplicitCFNADE` describes the arguments --------------------------------
 
     def query(
@@ -174,7 +185,7 @@ class Answers:
             return query
         confidences = dict.fromkeys(row.indices[row.data < 0].tolist(), self.full_dislike)
         if disliked is not None:
-            row = self.catalogue.dislikes(disliked, weight=self.full_dislike, unknown=unknown)
+            row = self.catalogue.dislikes(disliked, weight=self.dislike_weight, unknown=unknown)
             both = np.intersect1d(query.liked, row.indices)
             if both.size:
                 item = self.catalogue.ids[both].tolist()[0]
@@ -316,8 +327,8 @@ class Answers:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
         probability = self.calibrator.probability(own_score, np.diff(ratings.indptr)[row])
         if include_seen:
-            seen = rows_of(ratings) * ratings.shape[1] + ratings.indices
-            probability[np.isin(row * ratings.shape[1] + column, seen)] = np.nan
+            found = pair_keys(row, column, ratings.shape[1])
+            probability[np.isin(found, keys_of(ratings))] = np.nan
         return AnswerTable(row, column, score, probability)
 
     def score_repeats(
@@ -355,6 +366,7 @@ class Answers:
             columns,
             disliked,
             self.catalogue.features,
+            query.counts,
         )
 
     def explain(self, query: Query, item: Hashable) -> Explanation:
@@ -445,8 +457,3 @@ def _rule_out(queries: Sequence[Query], ratings: csr_array, scores: NDArray[np.f
     for own, query in zip(scores, queries, strict=True):
         if query.only is not None or query.exclude.size or query.disliked.size:
             rule_out(own, query.only, query.exclude, query.disliked)
-
-
-def rows_of(pairs: csr_array) -> NDArray[np.int64]:
-    """The row of each stored value, (n_pairs,)."""
-    return np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))

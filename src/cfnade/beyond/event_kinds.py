@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cfnade.beyond.repeats import logistic_regression
+from cfnade.beyond.logistic import logistic_regression
 from cfnade.data.interactions import CountMatrix, Interactions
+from cfnade.data.pairs import keys_of
 from cfnade.data.splitting import overlap, without_overlap
 
 _PRIOR = 5.0  # watchers with the usual share of targets that every item has in addition
@@ -41,7 +42,7 @@ def find_weights(train: Interactions, later: CountMatrix) -> dict[str, float]:
     kinds = [log.of_kind(kind).counts(shape)[users] for kind in others]
     history = without_overlap(train.target_counts[users], train.counts[users])
     came = overlap(history, later[users])
-    places, wanted = _places(history), _places(came)
+    places, wanted = keys_of(history), keys_of(came)
     features = [np.log1p(_values_at(counts, places)) for counts in kinds]
     n_new = later[users].nnz - came.nnz
     n_unseen = users.size * shape[1] - train.counts[users].nnz
@@ -72,14 +73,9 @@ def target_features(data: Interactions) -> NDArray[np.float64]:
     return np.column_stack([np.log(with_target / without), np.log1p(n_targets)])
 
 
-def _places(pairs: CountMatrix) -> NDArray[np.int64]:
-    rows = np.repeat(np.arange(pairs.shape[0], dtype=np.int64), np.diff(pairs.indptr))
-    return np.asarray(rows * pairs.shape[1] + pairs.indices, dtype=np.int64)
-
-
 def _values_at(counts: CountMatrix, places: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The counts of some pairs, (n_places,); 0 where there is none."""
-    own = _places(counts)  # ascending
+    """The counts of some pairs by their keys, (n_places,); 0 where there is none."""
+    own = keys_of(counts)  # ascending
     at = np.searchsorted(own, places)
     is_there = at < own.size
     is_there[is_there] = own[at[is_there]] == places[is_there]

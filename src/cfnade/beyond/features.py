@@ -2,9 +2,10 @@
 
 A ridge regression predicts an item's rows of W and V and its level, the score for a mean user, from
 its features. Levels are hard to predict, so they are shrunk to their mean. An item without watchers
-gets these weights. One with n watchers gets a mean of its own weights and the predicted ones,
-weighted n to `half`. In the direct path an item also gets the items most like it
-(`beyond/content.py`) as neighbours, in the same measure.
+gets these weights; if nothing is known about it, a level like that of the least popular items. One
+with n watchers gets a mean of its own weights and the predicted ones, weighted n to `half`. In the
+direct path an item also gets the items most like it (`beyond/content.py`) as neighbours, in the
+same measure.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from cfnade.threads import available_threads
 
 N_LIKE = 100
 """Items most like an item that become its neighbours in the direct path."""
+
+LEAST_POPULAR = 0.05
+"""Share of the items with watchers that are below an item about which nothing is known."""
 
 _TINY = 1e-12
 _ROWS = 4096  # items whose neighbours are put together at once
@@ -100,6 +104,18 @@ class FeatureModel:
         self._n_watchers = n_watchers
         weight = np.sqrt(n_watchers)
         self._weight = (weight / max(weight.mean(), 1e-12)).astype(np.float32)  # (n_items,)
+
+    @cached_property
+    def is_unknown(self) -> NDArray[np.bool_]:
+        """Items without watchers that share no feature with an item that has some, (n_items,)."""
+        has_watchers = self._n_watchers > 0
+        is_seen = (self._rows != 0).astype(np.int64).T @ has_watchers > 0  # (n_features,)
+        return np.asarray(~has_watchers & ((self._rows != 0) @ is_seen.astype(np.int64) == 0))
+
+    def _least(self, values: NDArray[np.floating]) -> np.float32:
+        """A value that few of the items with watchers are below."""
+        known = values[self._n_watchers > 0]
+        return np.float32(np.quantile(known, LEAST_POPULAR) if known.size else 0.0)
 
     @cached_property
     def like(self) -> csr_array:
@@ -184,6 +200,8 @@ class FeatureModel:
             for name in _OF_COLD.intersection(weights):
                 rows = weights[name].reshape(len(W), -1)
                 predicted = self._changed(rows, self.predicted(rows, strengths.l2), is_cold)
+                if name == "trend":
+                    predicted[self.is_unknown] = self._least(rows)
                 weights[name] = predicted.reshape(weights[name].shape)
             # Nobody has an item without watchers: that must not change what enters the network.
             all_disliked = dislike_scale(network.config) * weights["dislike_weight"].sum(axis=0)
@@ -208,7 +226,9 @@ class FeatureModel:
         weights, mean = dict(network.weights), network.mean_hidden
         own = with_levels(weights["output_weight"], weights["output_bias"], mean)
         predicted = self.shrunk(self.predicted(own, strengths.l2), strengths.level)
-        both = self._changed(own, self.blend(own, predicted, strengths.half), is_changed)
+        blended = self.blend(own, predicted, strengths.half)
+        both = self._changed(own, blended, is_changed)
+        both[self.is_unknown, -1] = self._least(both[:, -1])
         V, level = np.ascontiguousarray(both[:, :-1]), both[:, -1]
         weights["output_weight"] = V
         weights["output_bias"] = (level - V @ mean).astype(np.float32)

@@ -12,7 +12,7 @@ import numpy as np
 
 from cfnade.beyond.recency import decayed, rounded
 from cfnade.data.events import Clock, Weights
-from cfnade.data.moments import as_time
+from cfnade.data.moments import as_time, check_zones
 from cfnade.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -97,19 +97,23 @@ class HistoryReader:
                 `[count, when]`, a list of these, or a mapping of these by kind.
 
         Raises:
-            DataError: If an entry cannot be read.
+            DataError: If an entry cannot be read, or times are written with and without a zone.
         """
         if not isinstance(history, Mapping):
             return history
         if self.weights is None and not any(map(_is_detailed, history.values())):
             return history
         owners: list[int] = []
+        whens: list[Any] = []
         entries: list[tuple[float, float, float]] = []  # counts, weights and times
         for place, value in enumerate(history.values()):
             for kind, count, when in self._events(value):
                 owners.append(place)
                 time = math.nan if when is None else as_time(when, self.clock)
                 entries.append((count, self._weight(kind), time))
+                whens.append(when)
+        if self.clock in ("seconds", None):
+            check_zones(whens)
         counts, weights, times = np.array(entries, dtype=np.float64).reshape(-1, 3).T
         sums = np.zeros(len(history))
         np.add.at(sums, owners, counts * weights)

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.beyond.logistic import logistic_regression
 from cfnade.beyond.recency import log_watchers
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix
+from cfnade.data.pairs import keys_of, pair_keys
 
 _PRIOR = 5.0  # watchers with the usual share of repeats that every item has in addition
-_L2 = 1.0
-_STEPS = 25  # of Newton's method, at most
-_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Repeats:
 def repeat_logit(log: EventLog, n_items: int) -> NDArray[np.float64]:
     """Log-odds that a watcher of an item comes back to it at another time, smoothed, (n_items,)."""
     assert log.time is not None
-    pair = log.user.astype(np.int64) * n_items + log.item
+    pair = pair_keys(log.user, log.item, n_items)
     order = np.lexsort((log.time, pair))
     pair, time, item = pair[order], log.time[order], log.item[order]
     is_first = np.diff(pair, prepend=-1) != 0
@@ -74,37 +73,6 @@ def fit_repeats(
     Returns:
         Weights: a constant, of log(1 + count), and of the features of items, (4,).
     """
-    n_items = histories.shape[1]
-    rows = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
-    again = np.repeat(np.arange(repeated.shape[0]), np.diff(repeated.indptr))
-    is_repeated = np.isin(rows * n_items + histories.indices, again * n_items + repeated.indices)
+    is_repeated = np.isin(keys_of(histories), keys_of(repeated))
     own = np.log1p(histories.data)[:, None]
     return logistic_regression(np.hstack([own, of_items[histories.indices]]), is_repeated)
-
-
-def logistic_regression(
-    features: NDArray[np.floating],
-    is_true: NDArray[np.bool_],
-    weight: NDArray[np.floating] | None = None,
-) -> NDArray[np.float64]:
-    """Weights of a logistic regression, the constant first, (1 + n_features,).
-
-    Features are standardised for the small penalty, and the weights turned back; a constant one
-    gets the weight 0. A row may stand for several, `weight` of them, (n_rows,).
-    """
-    n_alike = np.ones(len(features)) if weight is None else weight
-    mean = np.average(features, axis=0, weights=n_alike)
-    spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=n_alike))
-    spread[spread <= 1e-9 * np.abs(mean)] = np.inf  # a constant feature says nothing
-    X = np.hstack([np.ones((len(features), 1)), (features - mean) / spread])
-    weights = np.zeros(X.shape[1])
-    penalty = _L2 * np.eye(X.shape[1])
-    for _ in range(_STEPS):
-        p = 1.0 / (1.0 + np.exp(-np.clip(X @ weights, -30.0, 30.0)))
-        gradient = X.T @ (n_alike * (is_true - p)) - _L2 * weights
-        step = np.linalg.solve((X * (n_alike * p * (1.0 - p))[:, None]).T @ X + penalty, gradient)
-        weights += step
-        if np.abs(step).max() < _TOLERANCE:
-            break
-    slopes = weights[1:] / spread
-    return np.concatenate([[weights[0] - slopes @ mean], slopes])

@@ -10,10 +10,10 @@ import typer
 
 from cfnade.answer.audience import Audience, find_audiences, write_audiences
 from cfnade.answer.explain import as_numbers
+from cfnade.answer.user_table import UserTable
 from cfnade.cli import console, options
 from cfnade.cli.cmd_recommend import ModelOnDisk
 from cfnade.cli.options import ColumnOptions, Model
-from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError
 
 commands = typer.Typer()
@@ -44,14 +44,14 @@ def recommend_users_command(
         raise ConfigError(f"--out takes a .parquet file, got {out.name!r}")
     asked = ModelOnDisk(model)
     places = asked.catalogue.columns(asked.items(items))
-    table = columns.read(data)
+    table = UserTable.of(asked.answers, columns.read(data), "warn")
     found = find_audiences(
         asked.answers,
-        asked.model.histories(table, unknown="warn"),
+        table.histories,
         places,
         n,
         include_owners=include_owners,
-        owned=asked.model.owned(table),
+        owned=table.owned,
     )
     if out is not None:
         ids = asked.catalogue.ids[places]
@@ -66,7 +66,7 @@ def recommend_users_command(
     console.report(console.audience_table(described), {"items": described}, json_file)
 
 
-def _users(audience: Audience, table: Interactions) -> list[dict[str, Any]]:
+def _users(audience: Audience, table: UserTable) -> list[dict[str, Any]]:
     """Users, scores and probabilities for JSON (docs/json.md)."""
     ids = np.asarray(table.user_ids)[audience.users].tolist()
     values = zip(as_numbers(audience.scores), as_numbers(audience.probabilities), strict=True)

@@ -30,6 +30,7 @@ commands = typer.Typer()
 def evaluate_command(
     data: options.Data,
     test: options.Test = None,
+    items: options.ItemsTables = None,
     *,
     table: options.TableOptions,
     protocol: options.ProtocolOptions,
@@ -61,6 +62,7 @@ def evaluate_command(
             },
             dataset=options.dataset_name(data),
             test=table.read_test(test),
+            items=items,
             config=config,
             on_progress=on_progress,
         )
@@ -75,6 +77,7 @@ def evaluate_command(
 def compare_command(
     data: options.Data,
     test: options.Test = None,
+    items: options.ItemsTables = None,
     models: Annotated[
         str, typer.Option(help=f"Comma-separated names, or all: {', '.join(MODELS)}.")
     ] = ",".join(DEFAULT_MODELS),
@@ -113,6 +116,7 @@ def compare_command(
                 contenders,
                 dataset=options.dataset_name(data),
                 test=table.read_test(test),
+                items=items,
                 config=protocol.config(seed),
                 budget=seconds,
                 max_trials=trials,
@@ -139,6 +143,7 @@ def kept_models() -> Path:
 def sweep_command(
     data: options.Data,
     test: options.Test = None,
+    items: options.ItemsTables = None,
     alphas: Annotated[str, typer.Option(help="Comma-separated numbers.")] = ALPHAS,
     models: Annotated[
         str, typer.Option(help=f"Comma-separated names of models with an alpha, such as {SWEPT}.")
@@ -166,6 +171,7 @@ def sweep_command(
             models=named_contenders(models, seed, MODELS),
             dataset=options.dataset_name(data),
             test=table.read_test(test),
+            items=items,
             config=protocol.config(seed),
             on_progress=on_progress,
         )

@@ -57,13 +57,7 @@ def fit_command(
     names: Annotated[
         str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
     ] = None,
-    items: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="CSV or Parquet table of what is known about items: categories, tags, text; "
-            "repeatable. Items that nobody has touched are recommended by it."
-        ),
-    ] = None,
+    items: options.ItemsTables = None,
     recipe: options.Recipe = "default",
     settings_file: options.SettingsFile = None,
     settings: options.Set = None,

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from cfnade.answer.all_users import write_recommendations
+from cfnade.answer.user_table import UserTable
 from cfnade.cli import console, options
 from cfnade.cli.dial_options import DialOptions
 from cfnade.cli.options import ColumnOptions, Model
@@ -224,24 +225,24 @@ class ModelOnDisk:
         if bool(written) == (data is not None):
             raise ConfigError("give a history by ITEM=COUNT ..., or by --data TABLE --user ID")
         if data is not None and user is not None:
-            one = options.only_user(columns.read(data), user)
-            row: History = self.model.histories(one, unknown="warn")
-            owned = self.model.owned(one)
-            return row, None if owned is None else self.catalogue.ids[owned.indices].tolist()
+            one = UserTable.of(self.answers, options.only_user(columns.read(data), user), "warn")
+            owned = one.owned
+            left_out = None if owned is None else self.catalogue.ids[owned.indices].tolist()
+            return one.histories, left_out
         return options.parse_history(written or [], self.ids), None
 
     def disliked(self, written: list[str] | None) -> dict[Any, float] | None:
         """Confidences of disliked items from the command line."""
         if not written:
             return None
-        weight = self.answers.full_dislike
+        weight = self.answers.dislike_weight(len(set(written)))
         return options.parse_weights(written, self.ids, weight, "ITEM or ITEM=WEIGHT")
 
     def write_all(
         self, table: Interactions, out: Path, n: int, filters: dict[str, Any]
     ) -> dict[str, Any]:
         """Recommend for all users of a table, and write a file; returns what was written."""
-        histories, owned = self.model.histories(table, unknown="warn"), self.model.owned(table)
+        users = UserTable.of(self.answers, table, "warn")
         with console.progress_bar() as bar:
             task = bar.add_task("recommending", total=table.n_users)
 
@@ -250,12 +251,12 @@ class ModelOnDisk:
 
             n_rows = write_recommendations(
                 self.answers,
-                histories,
-                table.user_ids,
+                users.histories,
+                users.user_ids,
                 out,
                 n,
                 progress=on_done,
-                owned=owned,
+                owned=users.owned,
                 **filters,
             )
         return {"file": str(out), "n_users": table.n_users, "n_recommendations": n_rows}

@@ -248,6 +248,9 @@ def recommendation_table(found: list[dict[str, Any]]) -> Table:
     for place, entry in enumerate(found, start=1):
         reasons = [escape(", ".join(map(_reason, entry["because"])))] if "because" in entry else []
         table.add_row(str(place), escape(_label(entry)), _value(entry, value), *reasons)
+    if value == "probability" and any(entry[value] is None for entry in found):
+        table.caption = "Blank: items of the history have no probability."
+        table.caption_justify = "left"
     return table
 
 
@@ -290,7 +293,8 @@ def explanation_table(explained: dict[str, Any]) -> Table:
         "entry of the history",
         _right(f"effect on {value}"),
         title=escape(f"{_label(explained)}: {value} {_value(explained, value)}"),
-        caption="Effect: the value with the entry, minus the value without it.",
+        caption=f"{_about_repeat(explained)}Effect: the value with the entry, minus the value "
+        "without it.",
         caption_justify="left",
     )
     if any("shared" in effect for effect in explained["effects"]):
@@ -300,6 +304,24 @@ def explanation_table(explained: dict[str, Any]) -> Table:
         shared = [escape(shared_values(effect["shared"]))] if "shared" in effect else []
         table.add_row(escape(_label(effect) + kind), _value(effect, value, "+"), *shared)
     return table
+
+
+def _about_repeat(explained: dict[str, Any]) -> str:
+    """What the score of an item of the history is made of; empty for other items."""
+    if not explained["in_history"]:
+        return ""
+    repeat = explained["repeat"]
+    if repeat is None:
+        return (
+            "The item is in the history, and this model does not score repeats: its score means "
+            "nothing, and there is no probability.\n"
+        )
+    return (
+        f"The item is in the history. Its score is that of a repeat: {repeat['from_count']:+.3f} "
+        f"for its count of {repeat['count']:g}, {repeat['from_item']:+.3f} for the item, by how "
+        "often people come back to it or go on to the event to predict (higher than for "
+        f"{repeat['above']:.0%} of the items). There is no probability for a repeat.\n"
+    )
 
 
 def shared_values(shared: dict[str, list[str]]) -> str:

@@ -28,6 +28,14 @@ Data = Annotated[
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `fit` saved.")]
 Test = Annotated[str | None, typer.Option(help="A test file; DATA is then used for training only.")]
+ItemsTables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--items",
+        help="CSV or Parquet table of what is known about items, for CF-NADE: categories, tags, "
+        "text; repeatable.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
     str | None,

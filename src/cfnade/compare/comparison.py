@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cfnade.answer.probability import Calibrator
 from cfnade.beyond.readout import RECENCY
 from cfnade.compare.contender import Contender
+from cfnade.compare.described import with_items
 from cfnade.compare.kept import KeptModels
 from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.protocol import Protocol, ProtocolConfig
@@ -62,6 +63,7 @@ def compare(
     *,
     dataset: str = "data",
     test: Interactions | None = None,
+    items: Any = None,
     config: ProtocolConfig | None = None,
     budget: float | None = BUDGET,
     max_trials: int | dict[str, int] = MAX_TRIALS,
@@ -81,6 +83,7 @@ def compare(
         models: Names, see `cfnade.compare.registry.CONTENDERS`, or contenders by name.
         dataset: A name for the outcome.
         test: A fixed test part.
+        items: What is known about items, as `read_items` reads it, for models that can use it.
         config: How pairs are held out and judged.
         budget: Seconds that each model has for its search; None for no limit. A running trial is
             finished, so a search may take a little longer.
@@ -97,7 +100,7 @@ def compare(
 
     Raises:
         ConfigError: If there is no such model.
-        DataError: If nothing can be held out.
+        DataError: If nothing can be held out, or the items table cannot be used.
         TrainingError: If no model could be fitted. A model that fails is left out.
     """
     if not models:
@@ -105,6 +108,7 @@ def compare(
     protocol = Protocol(data, test, config)
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}
+    models = with_items(models, data, items)
     notify = on_progress or (lambda progress: None)
     limits = {"seconds": budget, "max_trials": max_trials}
     options = {"config": asdict(protocol.config), "limits": limits, "lists": beyond_accuracy}

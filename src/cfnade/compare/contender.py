@@ -69,6 +69,9 @@ class Contender:
     only_targets: bool = False
     """Whether the model sees events of the kind to predict alone."""
 
+    uses_items: bool = False
+    """Whether the model takes `items`, what is known about them."""
+
     gets_recency: bool = True
     """Whether the comparison adds recency to the model if there are times."""
 

@@ -19,8 +19,9 @@ from safetensors.numpy import save
 
 from cfnade.compare.contender import Contender
 from cfnade.compare.outcome import Result
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import Interactions
-from cfnade.files import replace_file
+from cfnade.folders import replace_file
 from cfnade.metrics.evaluate import Evaluation
 from cfnade.metrics.formulas import UserSums
 
@@ -95,5 +96,7 @@ class KeptModels:
 
 
 def _named(value: Any) -> str:
-    """Functions and classes as their names, anything else as its `repr`."""
+    """Functions and classes as their names, tables as a checksum, anything else as its `repr`."""
+    if isinstance(value, DescribedItems):
+        return value.features.sha256
     return str(getattr(value, "__qualname__", repr(value)))

@@ -16,7 +16,10 @@ import numpy as np
 import cfnade.baselines as models
 from cfnade.baselines.ease import shared_gram
 from cfnade.baselines.support import library
+from cfnade.beyond.features import FeatureStrengths
 from cfnade.compare.contender import Contender
+from cfnade.compare.described import DescribedCFNADE
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
@@ -62,7 +65,7 @@ def cfnade(
     `start` are settings that differ from the recipe; the values at the start must be in the grid.
     """
     return Contender(
-        lambda **settings: ImplicitCFNADE().set_params(**settings),
+        _make_cfnade,
         {"recipe": recipe, **(start or {})},
         grid,
         fixed={"random_state": seed},
@@ -70,10 +73,24 @@ def cfnade(
         uses_ids=True,
         uses_times=uses_times,
         only_targets=only_targets,
+        uses_items=True,
         gets_recency=False,  # its readout has it
         final={"validation_share": 0.0},  # for the number of epochs found in the search
         search_by=_search_cfnade,
     )
+
+
+def _make_cfnade(
+    *,
+    items: DescribedItems | None = None,
+    feature_strengths: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> ImplicitCFNADE | DescribedCFNADE:
+    """An unfitted model, with the strengths of features that a search found, if any."""
+    model = ImplicitCFNADE().set_params(**settings)
+    if items is None or feature_strengths is None:
+        return model
+    return DescribedCFNADE(model, items, FeatureStrengths.of(feature_strengths))
 
 
 def _search_cfnade(
@@ -94,7 +111,7 @@ def _search_cfnade(
         start = "random" if plan.factors is None else "factors"
         settings = {**contender.start, **searched, "recipe__start": start}
         model = contender.model(settings, validation.relative_rating)
-        model.fit(train, validation=validation.held_out)
+        model.fit(train, validation=validation.held_out, items=contender.fixed.get("items"))
         if model.validation_mpr_ is None:
             raise TrainingError("CF-NADE was not validated; is there a validation part?")
         carried_out = model.plan(train).training
@@ -106,6 +123,8 @@ def _search_cfnade(
             "max_epochs": model.best_epoch_,
             **{f"readout__{name}": value for name, value in asdict(model.readout_).items()},
         }
+        if model.feature_strengths_ is not None:
+            chosen["feature_strengths"] = asdict(model.feature_strengths_)
         metrics = validation.metrics(model)
         n_looks = model.n_looks_ + 1
         return Trial(chosen, metrics["mpr"], metrics, n_looks=n_looks, extra=model.calibrator_)

@@ -11,6 +11,7 @@ from typing import Any
 from cfnade.checks import check_at_least
 from cfnade.compare.comparison import JobProgress, OnProgress
 from cfnade.compare.contender import Contender
+from cfnade.compare.described import with_items
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import STRENGTHS, contender
 from cfnade.data.interactions import Interactions
@@ -18,6 +19,7 @@ from cfnade.errors import ConfigError
 
 DEFAULT_ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SWEPT_MODELS = ("cfnade", "imf")
+_FOUND = ("max_epochs", "feature_strengths")  # by each fit of CF-NADE
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def sweep(
     models: Sequence[str] | Mapping[str, Contender] = SWEPT_MODELS,
     dataset: str = "data",
     test: Interactions | None = None,
+    items: Any = None,
     config: ProtocolConfig | None = None,
     settings: dict[str, dict[str, Any]] | None = None,
     max_trials: int = 6,
@@ -78,6 +81,7 @@ def sweep(
     protocol = Protocol(data, test, config)
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}
+    models = with_items(models, data, items)
     notify = on_progress or (lambda progress: None)
     points = []
     for done, alpha in enumerate(alphas):
@@ -101,7 +105,7 @@ def _at_alpha(name: str, candidate: Contender, alpha: float, chosen: dict[str, A
     if "alpha" not in {**candidate.start, **candidate.grid}:
         raise ConfigError(f"{name} has no alpha to sweep; leave it out")
     if name == "cfnade":  # one fit for each alpha, which finds epochs and readout
-        held = {key: value for key, value in chosen.items() if key != "max_epochs"}
+        held = {key: value for key, value in chosen.items() if key not in _FOUND}
         return replace(candidate, grid={}).holding(**{**held, "alpha": alpha})
     if name == "imf":  # only the regularisation is searched again
         strength = 20.0

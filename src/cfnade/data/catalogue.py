@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_choice
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,
@@ -23,9 +24,6 @@ from cfnade.data.interactions import (
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import DataError
 
-if TYPE_CHECKING:
-    from cfnade.data.ingest.items_table import DescribedItems
-
 logger = logging.getLogger(__name__)
 
 Unknown: TypeAlias = Literal["raise", "warn", "ignore"]
@@ -34,6 +32,8 @@ Unknown: TypeAlias = Literal["raise", "warn", "ignore"]
 History: TypeAlias = Mapping[Any, Any] | Iterable[Any]
 """Counts by item id, which `HistoryReader` makes of events with times and kinds; ids alone; or a
 sparse row of counts, (1, n_items) or (n_items,)."""
+
+_ALONE: Any = object()  # in place of the value of an id alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +117,21 @@ class Catalogue:
         return self._row(_pairs("a history", history, 1.0), unknown, "counts in a history")
 
     def dislikes(
-        self, disliked: History, *, weight: float, unknown: Unknown = "raise"
+        self, disliked: History, *, weight: Callable[[int], float], unknown: Unknown = "raise"
     ) -> CountMatrix:
         """Turn dislikes by item id into a row of confidences, (1, n_items).
 
         Args:
             disliked: Confidences of at least 1 by item id, or ids alone.
-            weight: Confidence of ids alone.
+            weight: Confidence of ids alone, by their number.
             unknown: What to do about items that are not in the catalogue.
 
         Raises:
             DataError: If a confidence is not a finite number of at least 1, or an item is unknown.
         """
-        pairs = list(dict(_pairs("disliked", disliked, weight)).items())  # repeats do not add up
+        found = dict(_pairs("disliked", disliked, _ALONE))  # repeats do not add up
+        usual = weight(len(found))
+        pairs = [(item, usual if value is _ALONE else value) for item, value in found.items()]
         return self._row(pairs, unknown, "weights of disliked items", least=1.0)
 
     def align(self, data: Interactions, *, unknown: Unknown = "raise") -> CountMatrix:
@@ -147,6 +149,32 @@ class Catalogue:
         new = np.unique(data.counts.indices[is_new])
         self._report_unknown(data.item_ids[new].tolist(), unknown)
         return _in_columns(data.counts, column_of, len(self))
+
+    def numbered(self, matrix: Any) -> Interactions:
+        """A bare matrix of counts with the ids of the catalogue, and column numbers for new items.
+
+        Raises:
+            DataError: If it has fewer columns than the catalogue, or more although ids are not
+                column numbers.
+        """
+        counts = as_count_matrix(matrix)
+        n_users, n_columns = counts.shape
+        ids = self.ids
+        if n_columns < len(ids):
+            raise DataError(
+                f"a matrix must have the model's {len(ids)} items as its first columns, got "
+                f"{n_columns} columns; to give fewer, pass a frame or Interactions, with ids"
+            )
+        numbers = np.arange(n_columns)
+        if n_columns > len(ids):
+            if ids.dtype.kind not in "iu" or not np.array_equal(ids, numbers[: len(ids)]):
+                raise DataError(
+                    f"a matrix of {n_columns} columns has {n_columns - len(ids)} items without "
+                    f"an id: the model's ids are like {ids[:1].tolist()[0]!r}; pass a frame or "
+                    "Interactions, with ids"
+                )
+            ids = numbers
+        return Interactions(counts, np.arange(n_users), ids)
 
     def grown(self, data: Interactions) -> tuple[Catalogue, CountMatrix]:
         """Append the new items of a table to the catalogue.
@@ -195,7 +223,7 @@ class Catalogue:
             raise DataError(
                 "the items table has none of the items: its ids look like "
                 f"{table.ids[:1].tolist()[0]!r}, those of the data like "
-                f"{self.ids[:1].tolist()[0]!r}; write both with the same type"
+                f"{self.ids[:1].tolist()[0]!r}; write both alike"
             )
         if table.features.n_features == 0:  # names alone say nothing about unknown items
             return replace(self, names=self._described_names(table, places, self.ids))

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_at_least
 from cfnade.data.events import Clock, EventLog, Weights
+from cfnade.data.pairs import keys_of, pair_keys
 from cfnade.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
@@ -181,7 +182,7 @@ class Interactions:
         if names and names.keys().isdisjoint(items):
             logger.warning(
                 "none of the %d names matches an item: their ids look like %r, the items' like "
-                "%r; write both with the same type",
+                "%r; write both alike",
                 len(names),
                 next(iter(names)),
                 items[0],
@@ -315,16 +316,12 @@ class Interactions:
 
     def _is_of(self, pairs: CountMatrix, log: EventLog) -> NDArray[np.bool_]:
         """Whether each entry of a log is of one of some pairs, (n_entries,)."""
-        row = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-        wanted = row.astype(np.int64) * self.n_items + pairs.indices
-        return np.isin(log.user.astype(np.int64) * self.n_items + log.item, wanted)
+        return np.isin(pair_keys(log.user, log.item, self.n_items), keys_of(pairs))
 
     def without_pairs(self, pairs: CountMatrix) -> Interactions:
         """All events but those of some pairs, (n_users, n_items), with the same users and items."""
-        coordinates = pairs.tocoo()
-        drop = coordinates.row.astype(np.int64) * self.n_items + coordinates.col
         kept = self.counts.tocoo()
-        keep = ~np.isin(kept.row.astype(np.int64) * self.n_items + kept.col, drop)
+        keep = ~np.isin(keys_of(self.counts), keys_of(pairs))
         counts = csr_array((kept.data[keep], (kept.row[keep], kept.col[keep])), kept.shape)
         log = self.log
         if log is not None:

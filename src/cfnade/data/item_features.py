@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -120,6 +121,16 @@ class ItemFeatures:
             tuple(columns),
             tuple(forms[name] for name in columns) if len(forms) == len(columns) else (),
         )
+
+    @property
+    def sha256(self) -> str:
+        """A checksum of all that is known."""
+        matrix, names = self.matrix, repr((self.columns, self.values.tolist()))
+        parts = [matrix.indptr, matrix.indices, matrix.data, self.column]
+        found = hashlib.sha256(names.encode())
+        for part in parts:
+            found.update(np.ascontiguousarray(part).tobytes())
+        return found.hexdigest()
 
     @property
     def named(self) -> tuple[list[int], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -23,6 +24,16 @@ _EXPECTED: dict[Clock | None, str] = {
     "order": "a number, the place in the order of the history",
     None: f"a number, or {_DATE}",
 }
+
+
+class MixedZonesError(DataError):
+    """Some times have a time zone and others have none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "some times of the history have a time zone and others have none; write all of them "
+            "with one, such as 2024-05-31T18:30:00Z, or all without"
+        )
 
 
 def unit_of(size: float) -> tuple[float, str]:
@@ -59,6 +70,27 @@ def as_time(when: Any, clock: Clock | None) -> float:
     if time is None or not math.isfinite(time):
         raise DataError(f"a time must be {expected_time(clock)}; got {when!r:.60}")
     return time
+
+
+def check_zones(times: Iterable[Any]) -> None:
+    """Refuse a mix of dates and times with and without a time zone, as in a table.
+
+    Numbers have no zone to write. Raises `MixedZonesError`.
+    """
+    if {True, False} <= {_is_zoned(when) for when in times}:
+        raise MixedZonesError
+
+
+def _is_zoned(when: Any) -> bool | None:
+    """Whether a readable time has a time zone; None for a number and for no time."""
+    if isinstance(when, str):
+        try:
+            when = datetime.fromisoformat(when.strip())
+        except ValueError:
+            return None
+    if isinstance(when, np.datetime64 | date):
+        return isinstance(when, datetime) and when.tzinfo is not None
+    return None
 
 
 def _read(when: Any, clock: Clock | None) -> float | None:

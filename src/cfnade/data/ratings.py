@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from cfnade.checks import check_at_least
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.sklearn_rules import tags
 from cfnade.errors import ConfigError, DataError
-from cfnade.sklearn_rules import tags
 
 _MOST_WATCHERS = 1 << 53  # sums and shares of larger numbers would not be exact
 

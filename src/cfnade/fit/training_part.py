@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.event_kinds import target_features
+from cfnade.beyond.logistic import logistic_regression
 from cfnade.beyond.readout import Readout, ReadoutParts
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
-from cfnade.beyond.repeats import Repeats, fit_repeats, item_features, logistic_regression
+from cfnade.beyond.repeats import Repeats, fit_repeats, item_features
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions, with_dislikes
 from cfnade.data.ratings import RelativeRating, likes_alone

@@ -162,7 +162,8 @@ def check_frame(
             given = given.cast("string")
         chosen |= {"given": given, "number": given.try_cast("double")}
     if "event" in roles:
-        chosen["event"] = _column(roles["event"]).cast("string")
+        event = F.trim(_column(roles["event"]).cast("string"))
+        chosen["event"] = F.when(event != "", event)
     if "time" in roles:
         chosen["time"] = _column(roles["time"])
     rows = frame.select(*(column.alias(name) for name, column in chosen.items()))

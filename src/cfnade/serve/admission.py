@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cfnade.errors import ArtifactError
-from cfnade.files import folder_handle, open_plain, replace_file
-from cfnade.folders import replace_folder
+from cfnade.folders import replace_file, replace_folder
 from cfnade.serve.loaded import Stamp
 from cfnade.serve.model_source import RENAME, load, refusal_file, stamp_of
 from cfnade.storage.folder import FILES, MODEL
+from cfnade.storage.untrusted import folder_handle, open_plain
 
 if sys.platform != "win32":
     import resource

@@ -17,7 +17,7 @@ from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Query
 from cfnade.answer.rerank import Reranking
-from cfnade.data.moments import expected_time
+from cfnade.data.moments import MixedZonesError, expected_time
 from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
@@ -137,8 +137,8 @@ class LoadedModel:
         """The history of a request as counts, weighed by times and kinds; below 0 for a dislike.
 
         Raises:
-            RequestError: If a time cannot be read or a kind is unknown; the message does not
-                repeat it.
+            RequestError: If a time cannot be read, times are written with and without a zone, or a
+                kind is unknown; the message does not repeat it.
         """
         reader = self.model.answers_.reader
         kinds = {kind for e in request.history.values() if isinstance(e, dict) for kind in e}
@@ -149,6 +149,9 @@ class LoadedModel:
             raise RequestError(404, "unknown_event", message, fix)
         try:
             counts: dict[str, float] = reader.counts(request.history)
+        except MixedZonesError as error:
+            message, _, fix = str(error).partition("; ")
+            raise RequestError(422, "invalid_time", f"history: {message}", fix) from None
         except DataError:
             message = f"history: a time must be {expected_time(reader.clock)}"
             fix = "see the clock of the model in /v1/model, or send counts without times"
@@ -160,7 +163,7 @@ class LoadedModel:
         fields: dict[str, Any] = {}
         counts, answers = self.counts(request), self.model.answers_
         fields["liked"], fields["counts"], unknown = self._by_column(counts)
-        dislikes = request.dislikes(answers.full_dislike)
+        dislikes = request.dislikes(answers.dislike_weight)
         if request.is_detailed:
             negative = [item for item, count in counts.items() if count < 0]
             dislikes = dict.fromkeys(negative, answers.full_dislike) | dislikes

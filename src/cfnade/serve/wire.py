@@ -5,6 +5,7 @@ The names are those of docs/json.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import reduce
 from operator import or_
@@ -126,8 +127,8 @@ class HistoryRequest(StrictRequest):
     )
     disliked: list[ItemId] | dict[str, Weight] = Field(
         default_factory=list,
-        description="Disliked items, each weighing as much as the strongest like; "
-        "or confidences from 1 to a million by item id.",
+        description="Disliked items, which together weigh as much as the strongest like, or each "
+        "of them if the model was trained with dislikes; or confidences from 1 to a million by id.",
     )
 
     @property
@@ -135,15 +136,16 @@ class HistoryRequest(StrictRequest):
         """Whether an entry of the history has a time or kinds of events."""
         return any(isinstance(entry, list | tuple | dict) for entry in self.history.values())
 
-    def dislikes(self, weight: float) -> dict[str, float]:
-        """Confidences by id as text; `weight` for ids alone."""
+    def dislikes(self, weight: Callable[[int], float]) -> dict[str, float]:
+        """Confidences by id as text; of ids alone `weight` by their number."""
         if isinstance(self.disliked, dict):
             return dict(self.disliked)
-        return {str(item): weight for item in self.disliked}
+        items = list(dict.fromkeys(map(str, self.disliked)))
+        return dict.fromkeys(items, weight(len(items)))
 
     def check(self) -> None:
         """Raise a RequestError if an item is both liked and disliked."""
-        if any(_has_events(self.history.get(item, 0)) for item in self.dislikes(1.0)):
+        if any(_has_events(self.history.get(item, 0)) for item in map(str, self.disliked)):
             message = "an item is both in the history and disliked"
             raise RequestError(409, "liked_and_disliked", message, "remove it from one of them")
 
@@ -307,11 +309,27 @@ class Batch(BaseModel):
     answers: list[Recommendations]
 
 
+class RepeatParts(BaseModel):
+    """What the score of an item of the history is made of: from_count + from_item."""
+
+    count: float = Field(description="As the model reads it: recent events may weigh more.")
+    from_count: float = Field(description="What the count adds.")
+    from_item: float = Field(
+        description="What the item adds: how often people come back to it, or how often the event "
+        "to predict follows, and how many people have it."
+    )
+    above: float = Field(description="Share of the items with a lower from_item.")
+
+
 class ExplainedItem(Item):
     """An item with the effect of each entry of the history."""
 
     score: float
     probability: float | None
+    in_history: bool = Field(description="Items of the history have no probability.")
+    repeat: RepeatParts | None = Field(
+        description="Of an item of the history; null if the model does not score repeats."
+    )
     effects: list[ItemEffect] = Field(description="Largest change of the score first.")
     unknown: list[str]
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from cfnade.checks import check_choice
 from cfnade.data.interactions import as_objects
 from cfnade.errors import ArtifactError
-from cfnade.files import parse_json
 from cfnade.model.config import ModelConfig
+from cfnade.storage.untrusted import parse_json
 
 _TYPES = ("F16", "F32", "F64", "I16", "I64", "U8", "U16", "U32")  # no model has others
 _DTYPES = {name: f"<{name[0].lower()}{int(name[1:]) // 8}" for name in _TYPES}

@@ -24,8 +24,7 @@ from safetensors import SafetensorError
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, CfnadeError
-from cfnade.files import folder_handle, map_file, parse_json, save_arrays
-from cfnade.folders import new_folder
+from cfnade.folders import new_folder, save_arrays
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.storage.encoding import (
@@ -39,6 +38,7 @@ from cfnade.storage.encoding import (
 )
 from cfnade.storage.feature_arrays import ARRAYS as FEATURES
 from cfnade.storage.feature_arrays import pack_features, read_features
+from cfnade.storage.untrusted import folder_handle, map_file, parse_json
 
 FORMAT = 2
 MODEL = "model.json"

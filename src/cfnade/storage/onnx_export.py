@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, MissingExtraError
-from cfnade.files import replace_file
+from cfnade.folders import replace_file
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import dislike_scale
 from cfnade.storage.encoding import encode_ids

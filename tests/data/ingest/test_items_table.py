@@ -134,6 +134,13 @@ def test_a_table_without_use_ends_in_one_line(frame, message):
     assert "\n" not in str(raised.value)
 
 
+def test_a_table_without_a_column_of_items_says_what_to_do():
+    frame = pd.DataFrame({"thing": ["a", "b"], "genre": ["War", "War"]})
+    with pytest.raises(DataError, match="its columns are 'thing', 'genre'; rename the one with"):
+        read_items(frame)
+    assert read_items(frame, item_col="thing").ids.tolist() == ["a", "b"]
+
+
 def test_columns_that_are_not_used_are_reported(caplog):
     with caplog.at_level(logging.WARNING):
         read_items(WIDE.assign(price=[0.5, 0.7, 0.9, 1.1]))

@@ -242,6 +242,15 @@ def test_a_row_without_its_kind_of_event_is_refused(tmp_path):
     )
 
 
+def test_blanks_around_a_kind_of_event_do_not_count_and_letter_case_is_reported(tmp_path, caplog):
+    path = write(tmp_path / "a.csv", "user,item,event\n1,a, view \n2,b,view\n2,c,  \n")
+    with pytest.raises(DataError, match="1 of 3 rows have no event in column 'event'"):
+        read_interactions(path)
+    path = write(tmp_path / "a.csv", "user,item,event\n1,a, view \n2,b,view\n2,c,View\n2,c,buy\n")
+    assert read_interactions(path).log.kinds == ("View", "buy", "view")
+    assert "case alone and count as different ones: 'View', 'view'" in caplog.text
+
+
 def test_kinds_may_be_numbers(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", user=[1, 1], item=[1, 1], action=[3, 1])
     assert read_interactions(path).log.kinds == ("1", "3")

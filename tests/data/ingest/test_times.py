@@ -142,6 +142,20 @@ def test_times_that_cannot_be_used_are_refused_in_one_line(tmp_path, values, sai
     assert "ignore the column with time_col 'none'" in line
 
 
+def test_times_of_zero_and_in_the_future_are_reported(tmp_path, caplog):
+    path = write(tmp_path / "a.csv", "user,item,time\n1,a,0\n1,b,1700000000\n2,a,1700000001\n")
+    read_interactions(path)
+    assert "1 event at 1970-01-01: if a time of 0 means that it is missing" in caplog.text
+    caplog.clear()
+    path = write(tmp_path / "a.csv", "user,item,time\n1,a,2024-05-31\n1,b,2999-01-01\n")
+    read_interactions(path)
+    assert "1 event in the future, up to 2999-01-01: what is recent counts" in caplog.text
+    caplog.clear()
+    path = write(tmp_path / "a.csv", "user,item,week\n1,a,0\n1,b,3\n")
+    read_interactions(path)
+    assert caplog.text == ""
+
+
 def test_a_missing_time_of_any_type_is_refused(tmp_path):
     for value in ("NULL::TIMESTAMP", "NULL::BIGINT", "'nan'::DOUBLE", "NULL::DATE"):
         query = f"SELECT 1 AS user, 'x' AS item, {value} AS ts"

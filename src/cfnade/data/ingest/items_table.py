@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.described_items import DescribedItems
 from cfnade.data.ingest.columns import (
     COUNT_NAMES,
     ITEM_NAMES,
     LABEL_NAMES,
     find_column,
-    required_column,
 )
 from cfnade.data.ingest.item_columns import VALUES, is_name, read_column, read_values
 from cfnade.data.ingest.read import number_ids, open_rows, usable_columns
 from cfnade.data.ingest.scan import Connection, Scan, connect, is_numeric, quote_name
-from cfnade.data.interactions import append_ids, places_among
 from cfnade.data.item_features import Entries, ItemFeatures
 from cfnade.errors import DataError, n_of
 
@@ -28,41 +27,6 @@ logger = logging.getLogger(__name__)
 
 WEIGHT_NAMES = (*COUNT_NAMES, "tf", "relevance", "score", "value")
 """Columns of a long table that may hold the weight of a value."""
-
-
-@dataclass(frozen=True, eq=False)
-class DescribedItems:
-    """What is known about items, and their names."""
-
-    ids: NDArray[Any]
-    """(n_items,)."""
-
-    features: ItemFeatures
-    """(n_items, n_features)."""
-
-    names: Mapping[Hashable, str]
-    """Readable names by id, where there are any."""
-
-    def with_names(self, names: Mapping[Hashable, str]) -> DescribedItems:
-        """The same with these names instead."""
-        return replace(self, names=names)
-
-    def followed_by(self, more: DescribedItems) -> DescribedItems:
-        """Both tables in one; ids of different types are compared as text."""
-        index = {item: place for place, item in enumerate(self.ids.tolist())}
-        places = places_among(more.ids, self.ids, index)
-        is_new = places < 0
-        places[is_new] = len(self.ids) + np.arange(np.count_nonzero(is_new))
-        ids = append_ids(self.ids, more.ids[is_new]) if is_new.any() else self.ids
-        parts = [(np.arange(len(self.ids)), self.features), (places, more.features)]
-        listed = ids.tolist()
-        theirs = {
-            listed[place]: more.names[item]
-            for item, place in zip(more.ids.tolist(), places.tolist(), strict=True)
-            if item in more.names
-        }
-        features = ItemFeatures.joined(len(ids), parts)
-        return DescribedItems(ids, features, {**theirs, **self.names})
 
 
 def read_items(
@@ -105,7 +69,13 @@ def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> 
         return source
     with connect() as connection:
         rows = open_rows(connection, source)
-        item = required_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))
+        item = find_column(rows.columns, item_col, "item", (*ITEM_NAMES, "id"))
+        if item is None:
+            names = ", ".join(map(repr, rows.columns))
+            raise DataError(
+                f"found no column of items in the items table; its columns are {names}; rename the "
+                "one with the ids to 'item'"
+            )
         others = [column for column in rows.columns if column != item]
         if not others:
             raise DataError(f"the items table has no column beside {item!r}; nothing is known")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +40,7 @@ from cfnade.data.ingest.scan import (
     or_ignore,
     quote_name,
 )
-from cfnade.data.ingest.times import PLACES, BadTimes, Times, time_form
+from cfnade.data.ingest.times import PLACES, BadTimes, Times, doubtful_times, time_form
 from cfnade.data.interactions import Interactions, as_objects
 from cfnade.errors import ConfigError, DataError
 
@@ -278,7 +279,7 @@ def usable_columns(types: Mapping[str, str]) -> str:
         elif role == "time" and "TIME ZONE" in kind:  # else Python needs a module for zones
             expressions.append(f"timezone('UTC', {name}) AS {name}")
         elif role == "event":
-            expressions.append(f"CAST({name} AS VARCHAR) AS {name}")
+            expressions.append(f"nullif(trim(CAST({name} AS VARCHAR)), '') AS {name}")
         else:
             expressions.append(name)
         if role == "count":
@@ -350,6 +351,8 @@ def _aggregate(
         log = replace(log, clock="order", unit=PLACES)
     for line in log.lines():
         logger.info("%s", line)
+    for line in doubtful_times(log, now=time.time()):
+        logger.warning("%s", line)
     return Interactions.from_log(log, user_ids, item_ids)
 
 
@@ -376,10 +379,19 @@ def _number_kinds(
 def usable_kinds(found: Sequence[str], column: str, named: Columns) -> tuple[str, ...]:
     """The kinds of events found in a column; none, with a warning, if there are too many.
 
+    Kinds that differ in upper and lower case alone are reported: they are rarely meant.
+
     Raises:
         DataError: If the caller named the column, and there are more than `MOST_KINDS`.
     """
     if len(found) <= MOST_KINDS:
+        folded = [kind.casefold() for kind in found]
+        alike = [kind for kind in found if folded.count(kind.casefold()) > 1]
+        if alike:
+            logger.warning(
+                "these events differ in upper and lower case alone and count as different ones: %s",
+                ", ".join(map(repr, alike)),
+            )
         return tuple(found)
     too_many = f"column {column!r} has more than {MOST_KINDS} different values"
     if named.event_col is not None:

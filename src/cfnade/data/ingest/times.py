@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cfnade.data.events import Clock
+from cfnade.data.events import Clock, EventLog, shown_time
 from cfnade.data.ingest.scan import Connection, Scan, is_numeric, quote_text
 from cfnade.data.moments import SMALLEST_SECONDS, unit_of
+from cfnade.errors import n_of
 
 WITH_ZONE = "dates and times with a time zone"
 WITHOUT_ZONE = "dates and times without a time zone, taken as UTC"
@@ -23,6 +24,8 @@ WITH_OFFSET = rf"{_DATE}[T ]{_TIME_OF_DAY} *({_OFFSET})"
 _ZONED = rf"{_DATE}[T ]{_TIME_OF_DAY} *({_OFFSET}|[A-Z]\w+(/\w+)+)"
 _YEAR_LAST = r"\d{1,2}([-/.])\d{1,2}[-/.]\d{4}( .*)?"
 _TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+
+_DAY = 86_400.0  # clocks and time zones may differ by that much
 
 _DATE_OF_NUMBER = "epoch(try_strptime(CAST(TRY_CAST(moment AS BIGINT) AS VARCHAR), '%Y%m%d'))"
 
@@ -160,6 +163,22 @@ def _judge_numbers(
         reason = f"by their size some are {unit_of(low)[1]} since 1970, others {name}"
         return BadTimes(reason, f"moment < {SMALLEST_SECONDS * per_second!r}")
     return Times(f"moment / {per_second!r}", "seconds", f"{name} since 1970, by their size")
+
+
+def doubtful_times(log: EventLog, now: float) -> list[str]:
+    """What looks wrong with times that can be read: a zero for a missing one, or the future."""
+    if log.time is None or log.clock != "seconds":
+        return []
+    lines = []
+    is_zero, is_later = log.time == 0, log.time > now + _DAY
+    if is_zero.any() and not is_zero.all():
+        n = n_of(int(log.count[is_zero].sum()), "event")
+        lines.append(f"{n} at 1970-01-01: if a time of 0 means that it is missing, drop these rows")
+    if is_later.any():
+        n = n_of(int(log.count[is_later].sum()), "event")
+        last = shown_time(float(log.time.max()), log.clock)
+        lines.append(f"{n} in the future, up to {last}: what is recent counts back from there")
+    return lines
 
 
 def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { hideTip, withTip } from "./tip.js";
-import { called, effectText, element, fullBar, icon, percent, shown, valueText } from "./words.js";
+import { asScore, called, effectText, element, fullBar, icon, percent, shown, signed, valueText } from "./words.js";
 
 const MOVE_MS = 180;
 const N_SIMILAR = 8;
@@ -24,13 +24,16 @@ export class RecommendationList {
     this.list.classList.toggle("waiting", isWaiting);
   }
 
-  draw(recommendations, spread, evidence, dials) {
+  draw(found, spread, evidence, dials) {
     hideTip();
+    const lacking = found.filter((entry) => entry.probability == null).length;
+    const isMixed = lacking > 0 && lacking < found.length;
+    const recommendations = isMixed ? found.map(asScore) : found;
     this.evidence = evidence;
     this.dials = dials;
     const before = this.places();
     const focused = document.activeElement?.closest?.("#list > li")?.dataset.id;
-    const bar = bars(recommendations, spread);
+    const bar = bars(recommendations, spread, isMixed);
     this.list.replaceChildren(
       ...recommendations.map((entry, place) => this.row(entry, place, bar.width(entry))),
     );
@@ -183,7 +186,7 @@ export class RecommendationList {
 
 // How long bars are, as a share, and what a full one means. Scores have no zero: their bars start
 // at the lowest of all items.
-function bars(recommendations, spread) {
+function bars(recommendations, spread, isMixed) {
   if (!recommendations.length) return { text: "" };
   if (called(recommendations[0]) === "probability") {
     const full = fullBar(Math.max(...recommendations.map(shown)));
@@ -195,7 +198,9 @@ function bars(recommendations, spread) {
   const range = spread.high - spread.low || 1;
   return {
     width: (entry) => (entry.score - spread.low) / range,
-    text: "score: this model has no calibrated probabilities",
+    text: isMixed
+      ? "score: items of the history have no probability"
+      : "score: this model has no calibrated probabilities",
   };
 }
 
@@ -232,6 +237,17 @@ function effectsPart(explained) {
   const list = rows.length
     ? element("ul", { class: "effects", children: rows })
     : element("p", { class: "muted", text: "The history is empty: this is what most people come to." });
+  const children = explained.in_history ? [element("p", { class: "muted", text: aboutRepeat(explained.repeat) })] : [];
   const title = called(explained) === "probability" ? "Effect of each entry, in points" : "Effect of each entry on the score";
-  return element("div", { children: [element("h3", { text: title }), list] });
+  return element("div", { children: [element("h3", { text: title }), ...children, list] });
+}
+
+// What the score of an item of the history is made of.
+function aboutRepeat(repeat) {
+  if (!repeat) return "In the history already: this model does not score repeats, so the score means nothing.";
+  const count = Number(repeat.count.toFixed(2));
+  return `In the history already, so this is the score of a repeat: ${signed(repeat.from_count)} for a count of ${count}, `
+    + `${signed(repeat.from_item)} for the item, by how often people come back to it or go on to the event to predict, `
+    + `higher than for ${percent(repeat.above)} % of the items. `
+    + "Repeats have no probability.";
 }

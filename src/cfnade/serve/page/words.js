@@ -13,6 +13,11 @@ export const valueText = (entry, value = shown(entry)) =>
 export const effectText = (effect) =>
   effect.probability == null ? decimal(effect.score, true) : percent(effect.probability, true);
 
+// An entry as if it had no probability, so that all numbers of a list are scores.
+export const asScore = (entry) => ({
+  ...entry, probability: null, because: entry.because?.map(asScore),
+});
+
 function decimal(value, sign = false) {
   const text = value.toFixed(3).replace("-", "−");
   return sign && value > 0 ? `+${text}` : text;

@@ -1,4 +1,4 @@
-"""Atomic writes of files, and careful reads of untrusted ones."""
+"""Careful reads of files that somebody else may have written."""
 
 from __future__ import annotations
 
@@ -8,38 +8,14 @@ import math
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-from safetensors.numpy import save_file
-
 from cfnade.errors import ArtifactError
-from cfnade.folders import flush_to_disk
 
 MAX_JSON_DEPTH = 32
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        new.write_bytes(content)
-        flush_to_disk(new)
-        new.replace(path)
-        flush_to_disk(path.parent)
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays by name as a safetensors file."""
-    # The safetensors package writes arrays of another order wrongly.
-    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
 
 
 @contextmanager

@@ -3,15 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cfnade.errors import ArtifactError
-from cfnade.files import map_file, parse_json, replace_file
-
-
-def test_a_file_is_replaced_as_a_whole_and_its_folder_is_made(tmp_path):
-    path = tmp_path / "deep" / "file"
-    for content in (b"first", b"2"):
-        replace_file(path, content)
-        assert path.read_bytes() == content
-    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
+from cfnade.storage.untrusted import map_file, parse_json
 
 
 def test_only_plain_files_of_a_possible_size_are_read(tmp_path):
