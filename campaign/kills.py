@@ -2,17 +2,20 @@
 
 After each kill a model must be at its place, the old one or the new; then the fit is resumed, and
 its weights are compared with those of a fit that nobody disturbed, bit for bit. Also a full disk,
-no file handles, SIGTERM, and two fits at once.
+a read-only folder, no file handles, SIGTERM, and two fits at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib
 import mmap
 import os
 import resource
 import shutil
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -27,8 +30,11 @@ from cfnade.fit import pipeline
 from cfnade.storage.folder import load_artifact
 from tests.cli.helpers import set_options, write_events
 
+DISK = tempfile.gettempdir()  # other parts of the campaign use a folder in memory
 OLD = set_options(n_hidden=4, max_epochs=2)
 NEW = set_options(n_hidden=8, max_epochs=4, learning_rate=0.02)
+SHORTAGES = ("full disk", "no file handles", "SIGTERM", "two at once", "read-only folder")
+_CAPABILITY_VERSION = 0x20080522  # of Linux, with 24 bytes of capabilities
 CALLS = {
     "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir",
     "os.scandir", "shutil.rmtree", "tempfile.mkdtemp", "ctypes.dlsym",
@@ -39,16 +45,22 @@ class Fits:
     """Fits of one small table in child processes, which share what this process imported."""
 
     def __init__(self, parent: Path) -> None:
-        import cfnade.model.training  # noqa: F401 - once, for all children
-
         self.data, self.out = write_events(parent / "events.csv"), parent / "m"
         self.place = parent
-        self.fit(*OLD)
+        self._import_once(parent / "modules.txt")
         self.old = self.weights()
         self._kept = self.out.rename(parent / "old")
         self.fit(*NEW)
         self.new = self.weights()
         self.put_old_back()
+
+    def _import_once(self, listed: Path) -> None:
+        """Fit the old model, and import what that needed here, once for all children."""
+        self.fit(*OLD, after=lambda: listed.write_text("\n".join(sys.modules)))
+        for name in listed.read_text().split():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        listed.unlink()
 
     def put_old_back(self) -> None:
         """Begin again with the old model at the place."""
@@ -60,8 +72,13 @@ class Fits:
         load_artifact(self.out)
         return (self.out / "weights.safetensors").read_bytes()
 
-    def start(self, *options: str, before: Callable[[], Any] = lambda: None) -> int:
-        """Begin a fit; gives the process."""
+    def start(
+        self,
+        *options: str,
+        before: Callable[[], Any] = lambda: None,
+        after: Callable[[], Any] = lambda: None,
+    ) -> int:
+        """Begin a fit, with something to do before and after it; gives the process."""
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -72,13 +89,14 @@ class Fits:
                 pipeline.CHECKPOINT_SECONDS = 0.0
                 before()
                 code = run(["fit", str(self.data), "--out", str(self.out), *options])
+                after()
             finally:
                 os._exit(code)
         return pid
 
-    def fit(self, *options: str, before: Callable[[], Any] = lambda: None) -> int:
+    def fit(self, *options: str, **around: Callable[[], Any]) -> int:
         """Fit, and give the exit code; below 0 for a signal."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.start(*options, before=before), 0)[1])
+        return os.waitstatus_to_exitcode(os.waitpid(self.start(*options, **around), 0)[1])
 
     def left(self) -> list[str]:
         """What is beside the model and the data."""
@@ -108,7 +126,7 @@ class Fits:
 @contextlib.contextmanager
 def prepared() -> Iterator[Fits]:
     """A folder with a table and an old model."""
-    with tempfile.TemporaryDirectory(prefix="cfnade-campaign-") as parent:
+    with tempfile.TemporaryDirectory(prefix="cfnade-campaign-", dir=DISK) as parent:
         yield Fits(Path(parent))
 
 
@@ -179,17 +197,31 @@ def shortages(n: int, seed: int, until: float) -> Tally:
         most = n_open + rng.randrange(12)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
+    def no_privileges() -> None:
+        """Drop capabilities: without them permissions hold for root, too."""
+        header, none = struct.pack("=II", _CAPABILITY_VERSION, 0), bytes(24)
+        if ctypes.CDLL(None).capset(header, none) != 0:
+            os._exit(1)
+
     with prepared() as fits:
         for number in range(n):
             if time.monotonic() > until:
                 break
-            kind = ("full disk", "no file handles", "SIGTERM", "two at once")[number % 4]
+            kind = SHORTAGES[number % len(SHORTAGES)]
             what = f"{kind}, {seed}/{number}"
             if kind in ("full disk", "no file handles"):
                 rng.random()
                 code = fits.fit(*NEW, before=full_disk if kind == "full disk" else no_handles)
                 if code not in (0, 1, 2):
                     tally.fail(f"{what}: exit code {code}")
+                    continue
+            elif kind == "read-only folder":
+                (fits.out if rng.random() < 0.5 else fits.place).chmod(0o555)
+                code = fits.fit(*NEW, before=no_privileges)
+                fits.place.chmod(0o755)
+                fits.out.chmod(0o755)
+                if code not in (0, 2) or fits.left():
+                    tally.fail(f"{what}: exit code {code}, left behind {fits.left()}")
                     continue
             else:
                 pids = [fits.start(*NEW) for _ in range(1 + (kind == "two at once"))]

@@ -21,7 +21,7 @@ from cfnade.errors import DataError
 from tests.markdown_examples import ROOT
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
-ATTEMPTS = {"artifacts": 150, "tables": 40, "wire": 300, "kills": 2, "shortages": 4, "soak": 7}
+ATTEMPTS = {"artifacts": 500, "tables": 200, "wire": 500, "kills": 2, "shortages": 5, "soak": 7}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -46,10 +46,12 @@ def test_what_breaks_is_noticed():
     assert tally.outcomes == {"used": 1, "refused": 1} and not tally.broken
     attempt(tally, "two lines", lambda: refuse("two\nlines"), 1.0)
     attempt(tally, "traceback", lambda: 1 / 0, 1.0)
-    attempt(tally, "slow", lambda: time.sleep(0.02), 0.01)
+    attempt(tally, "slow", lambda: time.sleep(0.02), 0.001)
     assert tally.outcomes["broken"] == 3 and "ZeroDivisionError" in tally.broken[1]
     crashed = in_child(lambda tally: os.kill(os.getpid(), signal.SIGKILL), seconds=20)
-    hung = in_child(lambda tally: time.sleep(60), seconds=0.3)
+    busy = in_child(lambda tally: [tally.add("used"), time.sleep(0.2)], seconds=0.1)
+    assert busy.outcomes == {"used": 1} and not busy.broken  # it waited, perhaps for the processor
+    hung = in_child(lambda tally: time.sleep(60), seconds=0.05)
     assert "died" in crashed.broken[0] and "hung" in hung.broken[0]
 
 
