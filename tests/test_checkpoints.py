@@ -28,6 +28,13 @@ def test_a_checkpoint_is_loaded_as_it_was_saved_and_replaces_the_one_before(tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
+def test_a_checkpoint_is_on_the_disk_when_it_is_saved(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("cfnade.folders.flush_to_disk", lambda path: flushed.append(path.name))
+    save_checkpoint(tmp_path / "c", {"a": np.ones(2)}, {})
+    assert {STATE, ARRAYS, tmp_path.name} <= set(flushed)
+
+
 def test_a_missing_damaged_or_other_checkpoint_is_refused(tmp_path):
     with pytest.raises(ArtifactError, match="no checkpoint in"):
         load_checkpoint(tmp_path / "none")
