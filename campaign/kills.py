@@ -64,7 +64,7 @@ class Fits:
 
     def put_old_back(self) -> None:
         """Begin again with the old model at the place."""
-        shutil.rmtree(self.out)
+        shutil.rmtree(self.out, ignore_errors=True)
         shutil.copytree(self._kept, self.out)
 
     def weights(self) -> bytes:
@@ -105,22 +105,25 @@ class Fits:
     def check(self, tally: Tally, what: str) -> None:
         """See that a model is there, finish the fit, and put the old model back."""
         try:
-            found = self.weights()
-        except ArtifactError as error:
-            return tally.fail(f"{what}: no whole model is left: {error}")
-        if found not in (self.old, self.new):
-            return tally.fail(f"{what}: neither the old nor the new model")
+            tally.add(self._finish())
+        except (AssertionError, ArtifactError) as error:
+            tally.fail(f"{what}: {error}")
+        for name in self.left():
+            shutil.rmtree(self.place / name)
+        self.put_old_back()
+
+    def _finish(self) -> str:
+        """Finish the fit; gives how. An error says what is wrong."""
+        assert self.weights() in (self.old, self.new), "neither the old nor the new model"
         has_checkpoint = (self.place / "m.checkpoint").exists()
         code = self.fit("--resume", *NEW) if has_checkpoint else 2
         kind = "resumed"
         if code != 0:  # no checkpoint was complete
             code, kind = self.fit(*NEW), "fitted again"
-        if code != 0 or self.weights() != self.new:
-            return tally.fail(f"{what}: {kind} with exit code {code}, other weights, or none")
-        if self.left():
-            return tally.fail(f"{what}: left behind {self.left()}")
-        self.put_old_back()
-        return tally.add(kind)
+        assert code == 0, f"{kind} with exit code {code}"
+        assert self.weights() == self.new, f"{kind} with other weights"
+        assert not self.left(), f"left behind {self.left()}"
+        return kind
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -87,6 +89,29 @@ def test_a_folder_is_taken_by_one_fit_at_a_time_and_removed_if_empty(tmp_path):
     assert not place.exists()
     with open_checkpoints(place, resume=False):
         pass
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("n_removed", range(4))
+def test_a_fit_that_is_killed_while_it_clears_checkpoints_does_not_block_the_next(
+    tmp_path, n_removed
+):
+    place = tmp_path / "c"
+    save_checkpoint(place / "training", {"a": np.ones(2)}, {})
+    script = f"""
+import os, sys
+from pathlib import Path
+from cfnade.checkpoints import remove_checkpoints
+calls = iter(range(99))
+def hook(event, arguments):
+    if event in ("os.remove", "os.rmdir") and next(calls) == {n_removed}:
+        os._exit(9)
+sys.addaudithook(hook)
+remove_checkpoints(Path({str(place)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 9
+    with open_checkpoints(place, resume=False) as kept:
+        assert kept.of("training") == (place / "training", False)
     assert not place.exists()
 
 

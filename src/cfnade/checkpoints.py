@@ -17,7 +17,7 @@ from safetensors.numpy import load
 
 from cfnade.errors import ArtifactError
 from cfnade.files import save_arrays
-from cfnade.folders import locked, new_folder, recover
+from cfnade.folders import locked, new_folder, recover, remove_folder
 
 FORMAT = 2
 KIND = "cfnade checkpoint"
@@ -159,7 +159,7 @@ def _is_checkpoint(folder: Path) -> bool:
         names = {path.name for path in folder.iterdir()}
         if folder.is_symlink() or not names <= {STATE, ARRAYS}:
             return False
-        if folder.name.startswith("."):  # of a fit that was killed while it wrote
+        if folder.name.startswith("."):  # of a fit that was killed while it wrote or cleared
             return True
         state = json.loads((folder / STATE).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -168,8 +168,11 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _clear(folder: Path) -> None:
-    for part in folder.iterdir():
-        shutil.rmtree(part, ignore_errors=True)
+    for part in sorted(folder.iterdir()):
+        if part.name.startswith("."):  # of a fit that was killed
+            shutil.rmtree(part, ignore_errors=True)
+        else:  # half a checkpoint would look like a folder of somebody else
+            remove_folder(part)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -93,6 +93,18 @@ def _remove_abandoned(folder: Path) -> None:
                     _remove(folder)
 
 
+def remove_folder(folder: Path) -> None:
+    """Delete a folder of ours; a crash leaves it whole, or half of it under a hidden name.
+
+    The next `temporary_folder` or `new_folder` of that name removes what was left.
+    """
+    hidden = folder.with_name(f".{folder.name}{_UNFINISHED}removed")
+    _remove(hidden)
+    with contextlib.suppress(OSError):
+        folder.rename(hidden)
+    _remove(hidden)
+
+
 def _remove(folder: Path) -> None:
     """Delete a folder of ours, even if it may only be read."""
     if folder.is_dir() and not folder.is_symlink():
