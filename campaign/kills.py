@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import itertools
 import mmap
 import os
 import resource
@@ -23,7 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import safetensors.numpy
+
 from campaign.tally import Tally, seeded
+from cfnade import files
 from cfnade.cli.main import run
 from cfnade.errors import ArtifactError
 from cfnade.fit import pipeline
@@ -35,6 +39,7 @@ OLD = set_options(n_hidden=4, max_epochs=2)
 NEW = set_options(n_hidden=8, max_epochs=4, learning_rate=0.02)
 SHORTAGES = ("full disk", "no file handles", "SIGTERM", "two at once", "read-only folder")
 _CAPABILITY_VERSION = 0x20080522  # of Linux, with 24 bytes of capabilities
+N_SAVED = 6  # files of arrays that a fit writes: four checkpoints, weights and ratings
 CALLS = {
     "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir",
     "os.scandir", "shutil.rmtree", "tempfile.mkdtemp", "ctypes.dlsym",
@@ -155,8 +160,25 @@ def die_at(number: int, place: Path, count: mmap.mmap) -> Callable[[], None]:
     return install
 
 
+def die_writing(number: int) -> Callable[[], None]:
+    """A function that has this process killed when it has written half of its n-th file of arrays.
+
+    safetensors writes to a file beside, in calls that Python does not see.
+    """
+    numbers = itertools.count()
+
+    def write(arrays: dict[str, Any], path: Path) -> None:
+        if next(numbers) == number:
+            content = safetensors.numpy.save(arrays)
+            path.with_name(".tmpaB3dE6").write_bytes(content[: len(content) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        safetensors.numpy.save_file(arrays, path)
+
+    return lambda: setattr(files, "save_file", write)
+
+
 def kills(n: int, seed: int, until: float) -> Tally:
-    """Kill n fits: every second one at the next of its calls, the others at random instants."""
+    """Kill n fits: half at the next of their calls, others while they write or at any instant."""
     tally, started = Tally(), time.monotonic()
     with prepared() as fits, mmap.mmap(-1, 8) as count:
         begun = time.monotonic()
@@ -172,6 +194,11 @@ def kills(n: int, seed: int, until: float) -> Tally:
                 call = calls.pop(0)
                 what = f"killed before call {call} of {n_calls}"
                 if fits.fit(*NEW, before=die_at(call, fits.place, count)) != -signal.SIGKILL:
+                    tally.fail(f"{what}: it was not made")
+            elif number % 4 == 1:
+                what = f"killed while it writes arrays, {seed}/{number}"
+                n_saved = number // 4 % N_SAVED
+                if fits.fit(*NEW, before=die_writing(n_saved)) != -signal.SIGKILL:
                     tally.fail(f"{what}: it was not made")
             else:
                 what = f"killed at an instant, {seed}/{number}"

@@ -115,10 +115,35 @@ remove_checkpoints(Path({str(place)!r}))
     assert not place.exists()
 
 
+def test_a_fit_that_is_killed_while_it_writes_arrays_does_not_block_the_next(tmp_path):
+    place = tmp_path / "c"
+    script = f"""
+import os, threading
+from pathlib import Path
+import numpy as np
+from cfnade.checkpoints import save_checkpoint
+place = Path({str(place)!r})
+def watch():
+    while not list(place.glob(".training*/*")):
+        pass
+    os._exit(9)
+threading.Thread(target=watch).start()
+while True:
+    save_checkpoint(place / "training", {{"a": np.ones(1 << 20)}}, {{}})
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 9
+    (place / ".training.cfnade-abcdefgh").mkdir()  # as it may have been left
+    (place / ".training.cfnade-abcdefgh" / ".tmpaB3dE6").write_bytes(b"half")
+    with open_checkpoints(place, resume=False):
+        assert not list(place.iterdir())
+    assert not place.exists()
+
+
 def test_foreign_files_are_neither_deleted_nor_written_beside(tmp_path):
     place = tmp_path / "c"
     save_checkpoint(place / "training", {}, {})
-    foreign = [place / "thesis.txt", place / "training" / "thesis.txt", place / "src" / "a.py"]
+    names = ("thesis.txt", "training/thesis.txt", "training/.tmpaB3dE6", "src/a.py", ".src/a.py")
+    foreign = [place / name for name in names]
     for path in foreign:
         path.parent.mkdir(exist_ok=True)
         path.write_text("keep me")
@@ -132,5 +157,6 @@ def test_foreign_files_are_neither_deleted_nor_written_beside(tmp_path):
         assert path.read_text() == "keep me"
         path.unlink()
     (place / "src").rmdir()
+    (place / ".src").rmdir()
     with open_checkpoints(place, resume=False) as kept:
         assert not (place / "training").exists() and not kept.of("training")[1]
