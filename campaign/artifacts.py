@@ -21,8 +21,8 @@ NAMES = ("model.json", "weights.safetensors", "ratings.safetensors", "items.json
 MOST_SECONDS = 5.0
 
 
-def artifacts(n: int, seed: int, until: float) -> Tally:
-    """Mutate a model n times; each is refused in one line, or loads and answers."""
+def artifacts(numbers: range, seed: int, until: float) -> Tally:
+    """Mutate a model in these ways; each is refused in one line, or loads and answers."""
     with tempfile.TemporaryDirectory(prefix="cfnade-campaign-") as parent:
         folders = [folder for folder in sorted(KEPT.parent.iterdir()) if folder.is_dir()]
         folders = [folder for folder in folders if (folder / "model.json").exists()]
@@ -49,7 +49,9 @@ def artifacts(n: int, seed: int, until: float) -> Tally:
                     seal(folder)
             attempt(tally, what, lambda: _use(folder, rng.random() < 0.8), MOST_SECONDS)
 
-        return in_batches("artifacts", one, n=n, until=until, seed=seed, batch=1000, seconds=300)
+        return in_batches(
+            "artifacts", one, numbers=numbers, until=until, seed=seed, batch=1000, seconds=300
+        )
 
 
 def _use(folder: Path, verify: bool) -> None:

@@ -39,6 +39,7 @@ OLD = set_options(n_hidden=4, max_epochs=2)
 NEW = set_options(n_hidden=8, max_epochs=4, learning_rate=0.02)
 SHORTAGES = ("full disk", "no file handles", "SIGTERM", "two at once", "read-only folder")
 _CAPABILITY_VERSION = 0x20080522  # of Linux, with 24 bytes of capabilities
+STRIDE = 61  # between calls that are tried one after the other; a prime number meets all of them
 N_SAVED = 6  # files of arrays that a fit writes: four checkpoints, weights and ratings
 CALLS = {
     "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir",
@@ -177,21 +178,20 @@ def die_writing(number: int) -> Callable[[], None]:
     return lambda: setattr(files, "save_file", write)
 
 
-def kills(n: int, seed: int, until: float) -> Tally:
-    """Kill n fits: half at the next of their calls, others while they write or at any instant."""
+def kills(numbers: range, seed: int, until: float) -> Tally:
+    """Kill fits: half at the next of their calls, others while they write or at any instant."""
     tally, started = Tally(), time.monotonic()
     with prepared() as fits, mmap.mmap(-1, 8) as count:
         begun = time.monotonic()
         fits.fit(*NEW, before=die_at(-1, fits.place, count))
         seconds, n_calls = time.monotonic() - begun, int.from_bytes(count[:8], "little")
         fits.put_old_back()
-        rng = seeded("kills", seed)
-        calls = list(range(n_calls - 1, -1, -max(1, n_calls // (n // 2 + 1))))
-        for number in range(n):
+        for number in numbers:
             if time.monotonic() > until:
                 break
-            if number % 2 == 0 and calls:
-                call = calls.pop(0)
+            rng = seeded("kills", seed, number)
+            if number % 2 == 0 and number // 2 < n_calls:  # each call once, the last one first
+                call = (n_calls - 1 - STRIDE * (number // 2)) % n_calls
                 what = f"killed before call {call} of {n_calls}"
                 if fits.fit(*NEW, before=die_at(call, fits.place, count)) != -signal.SIGKILL:
                     tally.fail(f"{what}: it was not made")
@@ -211,7 +211,7 @@ def kills(n: int, seed: int, until: float) -> Tally:
     return tally
 
 
-def shortages(n: int, seed: int, until: float) -> Tally:
+def shortages(numbers: range, seed: int, until: float) -> Tally:
     """Fits that run out of disk or of file handles, are asked to stop, or are two at once."""
     tally, started = Tally(), time.monotonic()
     rng = seeded("shortages", seed)
@@ -234,13 +234,13 @@ def shortages(n: int, seed: int, until: float) -> Tally:
             os._exit(1)
 
     with prepared() as fits:
-        for number in range(n):
+        for number in numbers:
             if time.monotonic() > until:
                 break
+            rng.seed(f"shortages/{seed}/{number}")
             kind = SHORTAGES[number % len(SHORTAGES)]
             what = f"{kind}, {seed}/{number}"
             if kind in ("full disk", "no file handles"):
-                rng.random()
                 code = fits.fit(*NEW, before=full_disk if kind == "full disk" else no_handles)
                 if code not in (0, 1, 2):
                     tally.fail(f"{what}: exit code {code}")

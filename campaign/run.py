@@ -1,8 +1,9 @@
 """Run the campaign: python -m campaign.run [--minutes M | --hours H | --full] [--parts ...].
 
-Every part has a share of the time, or with --full a number of attempts. After each part the outcome
-is written to campaign/results.json, and as a table to docs/reliability.md. Parts that were not run
-keep the figures they have there. The exit code is 1 if anything broke.
+Every part has a share of the time, or with --full a number of attempts. The outcome is written to
+campaign/results.json, and as a table to docs/reliability.md: after each part, and often on the way
+with --full, so that --resume can go on with it. Parts that were not run keep the figures they have
+there. The exit code is 1 if anything broke.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from campaign.tables import tables
 from campaign.tally import Tally
 from campaign.wire import wire
 
-PARTS: dict[str, tuple[Callable[[int, int, float], Tally], float, str]] = {
+PARTS: dict[str, tuple[Callable[[range, int, float], Tally], float, str]] = {
     "kills": (kills, 0.15, "kill -9 of a fit over an old model, then resume"),
     "shortages": (
         shortages,
@@ -45,6 +46,8 @@ PARTS: dict[str, tuple[Callable[[int, int, float], Tally], float, str]] = {
 
 FULL = {"kills": 320, "shortages": 100, "artifacts": 380_000, "tables": 60_000, "wire": 580_000}
 """Attempts of each part in a full run, which take as long as they take."""
+SLICES = {"kills": 40, "shortages": 50, "artifacts": 20_000, "tables": 5_000, "wire": 20_000}
+"""Attempts after which figures of a full run are written."""
 FULL_SOAK_SECONDS = 600.0
 
 HERE = Path(__file__).parent
@@ -73,6 +76,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--hours", type=float)
     parser.add_argument("--full", action="store_true", help="a million inputs, 320 kills")
+    parser.add_argument("--resume", action="store_true", help="go on with a full run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--attempts", type=int, default=10**9, help="at most, of each part")
@@ -85,19 +89,35 @@ def main() -> int:
     total = sum(PARTS[name][1] for name in options.parts)
     found: dict[str, dict[str, Any]] = {}
     for name in options.parts:
-        part, share, _ = PARTS[name]
-        n, at_most = options.attempts, seconds * share / total
-        if options.full:
-            n = FULL.get(name, n)
-            at_most = FULL_SOAK_SECONDS if name == "soak" else math.inf
-        tally = part(n, options.seed, time.monotonic() + at_most)
         about = {"seed": options.seed, "python": platform.python_version()}
+        tally, first = _earlier(name, about) if options.resume else (Tally(), 0)
+        n, size = options.attempts, options.attempts
+        until = time.monotonic() + seconds * PARTS[name][1] / total
+        if options.full and name == "soak":
+            n, until = n if first == 0 else first, time.monotonic() + FULL_SOAK_SECONDS
+        elif options.full:
+            n, size, until = FULL[name], SLICES[name], math.inf
+        for start in range(first, n, size):
+            numbers = range(start, min(start + size, n))
+            tally.merge(PARTS[name][0](numbers, options.seed, until))
+            if options.full:
+                about["next"] = numbers.stop
+            found[name] = {**tally.to_json(), **about}
+            if not options.no_write:
+                write(found)
         found[name] = {**tally.to_json(), **about}
         print(name, json.dumps(found[name]), flush=True)
-        if not options.no_write:
-            write(found)
     print(table(found))
     return 1 if any(part["broken"] for part in found.values()) else 0
+
+
+def _earlier(name: str, about: dict[str, Any]) -> tuple[Tally, int]:
+    """Figures of a full run that was stopped and the next number; a part that broke begins anew."""
+    part = json.loads(RESULTS.read_text())["parts"].get(name, {})
+    if {**part, **about} != part or "next" not in part or part["broken"]:
+        return Tally(), 0
+    about["next"] = part["next"]
+    return Tally.from_json(part), part["next"]
 
 
 def write(found: dict[str, dict[str, Any]]) -> None:

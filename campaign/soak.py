@@ -32,8 +32,8 @@ OTHER_ADDRESS = "127.0.0.2"
 ACTIONS = ("swap", "copy over", "damage", "forge", "kill", "slow clients", "greedy client")
 
 
-def soak(n: int, seed: int, until: float) -> Tally:
-    """Do n things to a service, or as many as time allows, while four clients ask."""
+def soak(numbers: range, seed: int, until: float) -> Tally:
+    """Do things to a service, one for each number or as time allows, while four clients ask."""
     tally, started = Tally(), time.monotonic()
     with serving("--workers", "2", "--watch", "0.2") as (service, folder):
         service.timeout *= BUSY
@@ -43,7 +43,7 @@ def soak(n: int, seed: int, until: float) -> Tally:
             client.start()
         rng = seeded("soak", seed)
         try:
-            for number in range(n):
+            for number in numbers:
                 if time.monotonic() > until:
                     break
                 state.act(tally, rng, ACTIONS[number % len(ACTIONS)], f"soak {seed}/{number}")

@@ -33,8 +33,8 @@ _OPEN = scan._open
 SUFFIXES = (".csv", ".csv", ".tsv", ".csv.gz", ".parquet", ".pq", ".txt", ".CSV")
 
 
-def tables(n: int, seed: int, until: float) -> Tally:
-    """Read n odd tables; each is read, or refused in one line."""
+def tables(numbers: range, seed: int, until: float) -> Tally:
+    """Read odd tables of these numbers; each is read, or refused in one line."""
     with tempfile.TemporaryDirectory(prefix="cfnade-campaign-") as parent:
         database, parquet = _Database(), _parquet_files(Path(parent))
 
@@ -47,7 +47,9 @@ def tables(n: int, seed: int, until: float) -> Tally:
                 attempt(tally, what, lambda: read(path), MOST_SECONDS)
             path.unlink()
 
-        return in_batches("tables", one, n=n, until=until, seed=seed, batch=500, seconds=600)
+        return in_batches(
+            "tables", one, numbers=numbers, until=until, seed=seed, batch=500, seconds=600
+        )
 
 
 class _Database:

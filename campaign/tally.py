@@ -54,6 +54,12 @@ class Tally:
         """Add the counts of another."""
         self.outcomes.update(other.outcomes)
         self.broken += other.broken[: MOST_SHOWN - len(self.broken)]
+        self.seconds += other.seconds
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Tally:
+        """As `to_json` wrote it."""
+        return cls(Counter(found["outcomes"]), list(found["broken"]), found["seconds"])
 
     def to_json(self) -> dict[str, Any]:
         """For the results."""
@@ -145,23 +151,23 @@ def in_batches(
     name: str,
     one: Callable[[Tally, random.Random, str], None],
     *,
-    n: int,
+    numbers: range,
     until: float,
     seed: int,
     batch: int,
     seconds: float,
 ) -> Tally:
-    """Try n inputs, or as many as time allows, in child processes of `batch` each.
+    """Try inputs of these numbers, or as many as time allows, in child processes of `batch` each.
 
     Each input is made by a generator of its own, so that its number is enough to make it again.
     """
     total, started = Tally(), time.monotonic()
-    for first in range(0, n, batch):
+    for first in numbers[::batch]:
         if time.monotonic() > until:
             break
 
         def work(tally: Tally, first: int = first) -> None:
-            for number in range(first, min(first + batch, n)):
+            for number in range(first, min(first + batch, numbers.stop)):
                 one(tally, seeded(name, seed, number), f"{name} {seed}/{number}")
 
         found = in_child(work, seconds=seconds)

@@ -43,18 +43,21 @@ def serving(*options: str) -> Iterator[tuple[Running, Path]]:
             yield service, folder
 
 
-def wire(n: int, seed: int, until: float) -> Tally:
-    """Send n requests, one in four as raw bytes; the service answers or closes, and stays well."""
+def wire(numbers: range, seed: int, until: float) -> Tally:
+    """Send requests of these numbers, one in four as raw bytes.
+
+    The service answers or closes, and stays well.
+    """
     tally, started = Tally(), time.monotonic()
     with serving("--watch", "0") as (service, _):
         workers = children(service.process.pid)
         document = service.get("/openapi.json").json
         sender = Sender(service, tally)
-        for first in range(0, n, GROUP):
+        for first in numbers[::GROUP]:
             if time.monotonic() > until:
                 break
             requests, raw = [], []
-            for number in range(first, min(first + GROUP, n)):
+            for number in range(first, min(first + GROUP, numbers.stop)):
                 rng = seeded("wire", seed, number)
                 what = f"wire {seed}/{number}"
                 if rng.random() < 0.25:
