@@ -142,8 +142,8 @@ bench-scale: setup  ## Measure one and two workers, one and two processes (6 min
 	$(BIN)/python benchmarks/scale.py $(QUICK)
 	$(if $(QUICK),,$(BIN)/python benchmarks/results.py)
 
-campaign: setup  ## Attack all surfaces for ten minutes; HOURS=1 or MINUTES=3 for another time: docs/reliability.md
-	$(BIN)/python -m campaign.run $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES))
+campaign: setup  ## Attack all surfaces for ten minutes; HOURS=1 or MINUTES=3 for another time, FULL=1 for a million inputs
+	$(BIN)/python -m campaign.run $(if $(FULL),--full) $(if $(RESUME),--resume) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:  ## Remove what the commands above made
 	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

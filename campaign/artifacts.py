@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,32 +21,37 @@ NAMES = ("model.json", "weights.safetensors", "ratings.safetensors", "items.json
 MOST_SECONDS = 5.0
 
 
-def artifacts(n: int, seed: int, until: float) -> Tally:
-    """Mutate a model n times; each is refused in one line, or loads and answers."""
+def artifacts(numbers: range, seed: int, until: float) -> Tally:
+    """Mutate a model in these ways; each is refused in one line, or loads and answers."""
     with tempfile.TemporaryDirectory(prefix="cfnade-campaign-") as parent:
-        saved = [KEPT, Path(parent) / "float32", Path(parent) / "int16"]
-        for number, folder in enumerate(saved[1:]):
+        folders = [folder for folder in sorted(KEPT.parent.iterdir()) if folder.is_dir()]
+        folders = [folder for folder in folders if (folder / "model.json").exists()]
+        for number, dtype in enumerate(("float32", "int16")):
             made = random_artifact(np.random.default_rng(number), n_layers=1 + number)
-            save_artifact(made, folder, folder.name)  # type: ignore[arg-type]
+            folders.append(Path(parent) / dtype)
+            save_artifact(made, folders[-1], dtype)  # type: ignore[arg-type]
+        saved = [{name: (folder / name).read_bytes() for name in NAMES} for folder in folders]
+        (folder := Path(parent) / "model").mkdir()
 
         def one(tally: Tally, rng: random.Random, what: str) -> None:
-            folder = Path(parent) / "model"
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(rng.choice(saved), folder)
+            files = dict(rng.choice(saved))
             name = rng.choice(NAMES)
-            path = folder / name
             if name.endswith(".json") and rng.random() < 0.6:
-                path.write_text(json.dumps(changed_json(rng, json.loads(path.read_text()))))
+                files[name] = json.dumps(changed_json(rng, json.loads(files[name]))).encode()
             elif name.endswith("tensors") and rng.random() < 0.4:
-                path.write_bytes(_changed_header(rng, path.read_bytes()))
+                files[name] = _changed_header(rng, files[name])
             else:
-                path.write_bytes(changed_bytes(rng, path.read_bytes()))
+                files[name] = changed_bytes(rng, files[name])
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
             if rng.random() < 0.75:
                 with contextlib.suppress(Exception):  # where model.json is no longer an object
                     seal(folder)
             attempt(tally, what, lambda: _use(folder, rng.random() < 0.8), MOST_SECONDS)
 
-        return in_batches("artifacts", one, n=n, until=until, seed=seed, batch=200, seconds=120)
+        return in_batches(
+            "artifacts", one, numbers=numbers, until=until, seed=seed, batch=1000, seconds=300
+        )
 
 
 def _use(folder: Path, verify: bool) -> None:

@@ -13,35 +13,37 @@ import random
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
-from campaign.tally import Tally, seeded
+from campaign.tally import BUSY, Tally, seeded
 from campaign.wire import HEAD, children, serving
 from cfnade.folders import replace_folder
 from cfnade.storage.folder import save_artifact
 from tests.serve.running import Running
 from tests.storage.saved import random_artifact, seal
 
-KILLED_SECONDS = 2.0
-SEEN_SECONDS = 60.0
+SEEN_SECONDS = 300.0  # for a new model or a new worker, on a machine that others may use
+OTHER_ADDRESS = "127.0.0.2"
 ACTIONS = ("swap", "copy over", "damage", "forge", "kill", "slow clients", "greedy client")
 
 
-def soak(n: int, seed: int, until: float) -> Tally:
-    """Do n things to a service, or as many as time allows, while four clients ask."""
+def soak(numbers: range, seed: int, until: float) -> Tally:
+    """Do things to a service, one for each number or as time allows, while four clients ask."""
     tally, started = Tally(), time.monotonic()
     with serving("--workers", "2", "--watch", "0.2") as (service, folder):
+        service.timeout *= BUSY
         state = _State(service, folder)
         clients = [threading.Thread(target=state.ask, args=(tally,)) for _ in range(4)]
         for client in clients:
             client.start()
         rng = seeded("soak", seed)
         try:
-            for number in range(n):
+            for number in numbers:
                 if time.monotonic() > until:
                     break
                 state.act(tally, rng, ACTIONS[number % len(ACTIONS)], f"soak {seed}/{number}")
@@ -50,8 +52,8 @@ def soak(n: int, seed: int, until: float) -> Tally:
             state.is_over = True
             for client in clients:
                 client.join()
-        for at in state.lost:
-            if any(0 <= at - kill < KILLED_SECONDS for kill in state.killed_at):
+        for sent, ended in state.lost:
+            if any(sent <= after and ended >= before for before, after in state.kills):
                 tally.add("lost with a killed worker")
             else:
                 tally.fail("a valid request was lost")
@@ -67,8 +69,10 @@ class _State:
     def __init__(self, service: Running, folder: Path) -> None:
         self.service, self.folder = service, folder
         self.is_over = False
-        self.lost: list[float] = []
-        self.killed_at: list[float] = []
+        self.lost: list[tuple[float, float]] = []
+        """When a request was sent that got no right answer, and when that was known."""
+        self.kills: list[tuple[float, float]] = []
+        """When workers were killed: just before and just after."""
         self._n_models = 0
         self._lock = threading.Lock()
 
@@ -87,7 +91,7 @@ class _State:
                 if is_right:
                     tally.add("answered")
                 else:
-                    self.lost.append(max(sent, *self.killed_at) if self.killed_at else sent)
+                    self.lost.append((sent, time.monotonic()))
             time.sleep(0.01)
 
     def act(self, tally: Tally, rng: random.Random, action: str, what: str) -> None:
@@ -97,7 +101,7 @@ class _State:
         elif action == "kill":
             problem = self._kill(rng)
         else:
-            problem = self._disturb(action)
+            problem = self._disturb(rng, action)
         with self._lock:
             tally.add(action) if problem is None else tally.fail(f"{what}, {action}: {problem}")
 
@@ -118,11 +122,14 @@ class _State:
             (new / "items.json").write_text(json.dumps(items))
             seal(new)
         if action == "copy over":
-            for path in sorted(new.iterdir()):
-                target = self.folder / path.name
-                target.write_bytes(b"")  # as `cp` does: the file in use is cut to nothing
-                time.sleep(rng.uniform(0, 0.2))
-                target.write_bytes(path.read_bytes())
+            if rng.random() < 0.5:
+                subprocess.run(["cp", "-r", f"{new}/.", str(self.folder)], check=True)
+            else:  # as a slow `cp` does
+                for path in sorted(new.iterdir()):
+                    target = self.folder / path.name
+                    target.write_bytes(b"")  # the file in use is cut to nothing
+                    time.sleep(rng.uniform(0, 0.2))
+                    target.write_bytes(path.read_bytes())
         else:
             replace_folder(new, self.folder)
         expected = described["sha256"][:12]
@@ -138,33 +145,49 @@ class _State:
         return "the workers do not see it"
 
     def _kill(self, rng: random.Random) -> str | None:
-        before = children(self.service.process.pid)
+        """Kill a worker, or both."""
+        before = _workers(self.service)
         if not before:
             return "there is no worker"
+        started = time.monotonic()
+        for pid in before if rng.random() < 0.2 else [rng.choice(before)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         with self._lock:
-            self.killed_at.append(time.monotonic())
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(rng.choice(before)), signal.SIGKILL)
+            self.kills.append((started, time.monotonic()))
         until = time.monotonic() + SEEN_SECONDS
         while time.monotonic() < until:
-            now = children(self.service.process.pid)
-            if now != before and len(now) >= 2:
+            now = _workers(self.service)
+            if now != before and len(now) == 2:
                 return None
             time.sleep(0.1)
         return "the worker is not replaced"
 
-    def _disturb(self, action: str) -> str | None:
+    def _disturb(self, rng: random.Random, action: str) -> str | None:
+        """Open connections that never finish a head, or one that sends a head without end."""
         address = ("127.0.0.1", self.service.port)
+        source = (rng.choice(("127.0.0.1", OTHER_ADDRESS)), 0)
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             if action == "slow clients":
                 for _ in range(300):
-                    one = stack.enter_context(socket.create_connection(address, 10))
-                    one.sendall(HEAD[:40])
-                time.sleep(1.0)
+                    one = stack.enter_context(socket.create_connection(address, 10, source))
+                    one.sendall(HEAD[: rng.choice((1, 40, len(HEAD) - 1))])
+                is_first = len(self.kills) < 2  # short in a short run
+                time.sleep(0.5 if is_first else rng.choice((0.5, 1.0, 12.0)))
             else:
-                one = stack.enter_context(socket.create_connection(address, 10))
+                one = stack.enter_context(socket.create_connection(address, 10, source))
                 one.sendall(HEAD[:60])
                 for _ in range(500):
                     one.sendall(b"x-many: 1\r\n" * 6_000)
                 return "33 MB of header lines were taken"
         return None
+
+
+def _workers(service: Running) -> list[int]:
+    """The processes that answer; the supervisor may also have one that tries a model."""
+    found = []
+    for pid in children(service.process.pid):
+        with contextlib.suppress(OSError):
+            if b"cfnade.serve.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found

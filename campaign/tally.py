@@ -13,12 +13,18 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cfnade.errors import CfnadeError
 
 MOST_SHOWN = 20
 LONGEST_LINE = 4_000
+BUSY = 10.0
+"""Limits are in CPU seconds; a process that waits may take so many times longer.
+
+Others may use the machine, so the clock alone does not show that something hangs.
+"""
 
 
 @dataclass
@@ -48,6 +54,12 @@ class Tally:
         """Add the counts of another."""
         self.outcomes.update(other.outcomes)
         self.broken += other.broken[: MOST_SHOWN - len(self.broken)]
+        self.seconds += other.seconds
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Tally:
+        """As `to_json` wrote it."""
+        return cls(Counter(found["outcomes"]), list(found["broken"]), found["seconds"])
 
     def to_json(self) -> dict[str, Any]:
         """For the results."""
@@ -57,7 +69,7 @@ class Tally:
 
 def attempt(tally: Tally, what: str, work: Callable[[], Any], at_most: float) -> None:
     """Try one input: it is used, or refused in one line, in time; all else is broken."""
-    started = time.monotonic()
+    started, started_cpu = time.monotonic(), time.process_time()
     try:
         work()
         outcome = "used"
@@ -69,13 +81,29 @@ def attempt(tally: Tally, what: str, work: Callable[[], Any], at_most: float) ->
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return tally.fail(f"{what}: {type(error).__name__} {error!s:.200} at {where}")
-    if (taken := time.monotonic() - started) > at_most:
-        return tally.fail(f"{what}: took {taken:.1f} seconds")
+    waited, used = time.monotonic() - started, time.process_time() - started_cpu
+    if max(used, waited / BUSY) > at_most:
+        return tally.fail(f"{what}: took {waited:.1f} seconds, {used:.1f} of them computing")
     return tally.add(outcome)
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used so far; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def in_child(work: Callable[[Tally], None], *, seconds: float, memory: int = 4 << 30) -> Tally:
-    """Run a batch in a child process: a crash or a hang of it is an outcome like others."""
+    """Run a batch in a child process: a crash or a hang of it is an outcome like others.
+
+    Args:
+        work: What the child does; it adds to the tally.
+        seconds: CPU time at most.
+        memory: Address space at most, in bytes.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -92,15 +120,17 @@ def in_child(work: Callable[[Tally], None], *, seconds: float, memory: int = 4 <
                 json.dump({"outcomes": tally.outcomes, "broken": tally.broken}, pipe)
             os._exit(code)
     os.close(writer)
-    until, tally, text = time.monotonic() + seconds, Tally(), b""
-    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
-        part = os.read(reader, 1 << 16)
-        text += part
-        if not part:
+    started, tally, text = time.monotonic(), Tally(), b""
+    while True:
+        if select.select([reader], [], [], min(1.0, seconds))[0]:
+            part = os.read(reader, 1 << 16)
+            text += part
+            if not part:
+                break
+        elif max(cpu_seconds(pid), (time.monotonic() - started) / BUSY) > seconds:
+            os.kill(pid, signal.SIGKILL)
+            tally.fail(f"hung for {time.monotonic() - started:.0f} seconds")
             break
-    else:
-        os.kill(pid, signal.SIGKILL)
-        tally.fail(f"hung for {seconds:.0f} seconds")
     os.close(reader)
     status = os.waitpid(pid, 0)[1]
     if text:
@@ -121,23 +151,23 @@ def in_batches(
     name: str,
     one: Callable[[Tally, random.Random, str], None],
     *,
-    n: int,
+    numbers: range,
     until: float,
     seed: int,
     batch: int,
     seconds: float,
 ) -> Tally:
-    """Try n inputs, or as many as time allows, in child processes of `batch` each.
+    """Try inputs of these numbers, or as many as time allows, in child processes of `batch` each.
 
     Each input is made by a generator of its own, so that its number is enough to make it again.
     """
     total, started = Tally(), time.monotonic()
-    for first in range(0, n, batch):
+    for first in numbers[::batch]:
         if time.monotonic() > until:
             break
 
         def work(tally: Tally, first: int = first) -> None:
-            for number in range(first, min(first + batch, n)):
+            for number in range(first, min(first + batch, numbers.stop)):
                 one(tally, seeded(name, seed, number), f"{name} {seed}/{number}")
 
         found = in_child(work, seconds=seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import random
 import shutil
 import socket
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from campaign.artifacts import changed_json
-from campaign.tally import NASTY, Tally, changed_bytes, seeded
+from campaign.tally import BUSY, NASTY, Tally, changed_bytes, cpu_seconds, seeded
 from tests.serve.running import Running, running
 from tests.storage.saved import KEPT
 
 MOST_SECONDS = 20.0
+GROUP = 16  # inputs that are on their way at once
 HEAD = (
     b"POST /v1/recommend HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     b"content-length: 27\r\n\r\n" + b'{"history": {"film-1": 2.5}}'[:27]
@@ -41,23 +43,30 @@ def serving(*options: str) -> Iterator[tuple[Running, Path]]:
             yield service, folder
 
 
-def wire(n: int, seed: int, until: float) -> Tally:
-    """Send n requests, one in four as raw bytes; the service answers or closes, and stays well."""
+def wire(numbers: range, seed: int, until: float) -> Tally:
+    """Send requests of these numbers, one in four as raw bytes.
+
+    The service answers or closes, and stays well.
+    """
     tally, started = Tally(), time.monotonic()
     with serving("--watch", "0") as (service, _):
         workers = children(service.process.pid)
         document = service.get("/openapi.json").json
-        client = Client(service.port)
-        for number in range(n):
+        sender = Sender(service, tally)
+        for first in numbers[::GROUP]:
             if time.monotonic() > until:
                 break
-            rng = seeded("wire", seed, number)
-            what = f"wire {seed}/{number}"
-            if rng.random() < 0.25:
-                _send_raw(tally, service.port, _raw(rng), what)
-            else:
-                client.send(tally, _from_document(rng, document), what)
-        client.close()
+            requests, raw = [], []
+            for number in range(first, min(first + GROUP, numbers.stop)):
+                rng = seeded("wire", seed, number)
+                what = f"wire {seed}/{number}"
+                if rng.random() < 0.25:
+                    raw.append((what, _raw(rng)))
+                else:
+                    requests.append((what, _from_document(rng, document)))
+            sender.send_raw(raw)
+            sender.send(requests)
+        sender.close()
         if service.get("/healthz").status != 200 or children(service.process.pid) != workers:
             tally.fail("a worker died")
         log = service.log.read_text()
@@ -73,78 +82,123 @@ def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-class Client:
-    """One connection that is kept, and made again when the service has closed it."""
+class Sender:
+    """Sends inputs to a service and counts what comes back."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, service: Running, tally: Tally) -> None:
+        self._service, self._tally = service, tally
         self._socket: socket.socket | None = None
+        self._found = b""  # received, and not yet read
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection that is kept."""
         if self._socket is not None:
             self._socket.close()
-        self._socket = None
+        self._socket, self._found = None, b""
 
-    def send(self, tally: Tally, content: bytes, what: str) -> None:
-        """Send a request and read its answer."""
-        for is_again in (False, True):
+    def send(self, requests: list[tuple[str, bytes]]) -> None:
+        """Send requests, each with its name, one behind the other on a connection that is kept.
+
+        The service may close it at any time: what was not answered is sent again, one by one.
+        """
+        n_done = self._exchange(requests)
+        for request in requests[n_done:]:
+            if not self._exchange([request]):
+                self._tally.add("closed")
+
+    def _exchange(self, requests: list[tuple[str, bytes]]) -> int:
+        """Send requests and count answers; gives how many came before the connection ended."""
+        n_done = 0
+        with contextlib.suppress(ConnectionError):
+            self._send(b"".join(content for _, content in requests))
+            for what, _ in requests:
+                try:
+                    status = self._read()
+                except TimeoutError:
+                    self._tally.fail(f"{what}: no answer")
+                    self.close()
+                    return n_done + 1
+                if status >= 500 and status != 503:
+                    self._tally.fail(f"{what}: status {status}")
+                else:
+                    self._tally.add(str(status))
+                n_done += 1
+            return n_done
+        self.close()
+        return n_done
+
+    def send_raw(self, contents: list[tuple[str, bytes]]) -> None:
+        """Send bytes, each on a connection of its own, and read until the service closes it."""
+        clients = []
+        for what, content in contents:
+            client = self._connect()
+            with contextlib.suppress(OSError):
+                client.settimeout(MOST_SECONDS * BUSY)
+                client.sendall(content)
+                client.shutdown(socket.SHUT_WR)
+            client.settimeout(1.0)
+            clients.append((what, client))
+        for what, client in clients:
+            found = b""
+            with client:
+                try:
+                    while part := self._receive(client):
+                        found += part
+                except TimeoutError:
+                    self._tally.fail(f"{what}: still open")
+                    continue
+                except OSError:
+                    pass
+            status = found[9:12].decode("latin-1") if found else "closed"
+            if found and (b"HTTP/1.1 500" in found or not status.isdecimal()):
+                self._tally.fail(f"{what}: {found[:200]!r}")
+            else:
+                self._tally.add(status)
+
+    def _connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._service.port), MOST_SECONDS * BUSY)
+
+    def _send(self, content: bytes) -> None:
+        if self._socket is None:
+            self._socket = self._connect()
+        self._socket.settimeout(MOST_SECONDS * BUSY)
+        self._socket.sendall(content)
+        self._socket.settimeout(1.0)
+
+    def _receive(self, client: socket.socket) -> bytes:
+        """What comes next; a TimeoutError only if the service had the time to send something."""
+        before, until = math.inf, time.monotonic() + MOST_SECONDS * BUSY
+        while True:
             try:
-                if self._socket is None:
-                    self._socket = socket.create_connection(("127.0.0.1", self._port), MOST_SECONDS)
-                self._socket.sendall(content)
-                status = self._read(self._socket)
+                return client.recv(1 << 16)
             except TimeoutError:
-                tally.fail(f"{what}: no answer in {MOST_SECONDS:.0f} seconds")
-                self.close()
-                return
-            except OSError:
-                self.close()
-                if not is_again:
-                    continue  # closed before: the service may end a connection at any time
-                status = 0
-            break
-        if status >= 500 and status != 503:
-            tally.fail(f"{what}: status {status}")
-        else:
-            tally.add(str(status) if status else "closed")
+                used = self._cpu()
+                before = min(before, used)
+                if used - before > MOST_SECONDS or time.monotonic() > until:
+                    raise
 
-    def _read(self, client: socket.socket) -> int:
-        found = b""
-        while b"\r\n\r\n" not in found:
-            if not (part := client.recv(1 << 16)):
-                raise ConnectionResetError
-            found += part
-        head, _, body = found.partition(b"\r\n\r\n")
+    def _cpu(self) -> float:
+        return sum(cpu_seconds(int(pid)) for pid in children(self._service.process.pid))
+
+    def _read(self) -> int:
+        """Read one answer; gives its status."""
+        while b"\r\n\r\n" not in self._found:
+            self._receive_more()
+        head, _, self._found = self._found.partition(b"\r\n\r\n")
         lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-        n_left = int(lines.get(b"content-length", b"0")) - len(body)
-        while n_left > 0:
-            n_left -= len(part := client.recv(1 << 16))
-            if not part:
-                raise ConnectionResetError
+        n_body = int(lines.get(b"content-length", b"0"))
+        while len(self._found) < n_body:
+            self._receive_more()
+        self._found = self._found[n_body:]
         if lines.get(b"connection") == b"close":
             self.close()
         return int(head.split(b" ", 2)[1])
 
-
-def _send_raw(tally: Tally, port: int, content: bytes, what: str) -> None:
-    """Send bytes, say that no more will come, and read until the service closes."""
-    found, status = b"", "closed"
-    with socket.create_connection(("127.0.0.1", port), MOST_SECONDS) as client:
-        try:
-            client.sendall(content)
-            client.shutdown(socket.SHUT_WR)
-            while part := client.recv(1 << 16):
-                found += part
-        except TimeoutError:
-            return tally.fail(f"{what}: still open after {MOST_SECONDS:.0f} seconds")
-        except OSError:
-            pass
-    if found:
-        status = found[9:12].decode("latin-1")
-        if b"HTTP/1.1 500" in found or not status.isdecimal():
-            return tally.fail(f"{what}: {found[:200]!r}")
-    return tally.add(status)
+    def _receive_more(self) -> None:
+        part = b"" if self._socket is None else self._receive(self._socket)
+        if not part:
+            raise ConnectionResetError
+        self._found += part
 
 
 def _raw(rng: random.Random) -> bytes:

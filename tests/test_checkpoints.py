@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -26,6 +28,13 @@ def test_a_checkpoint_is_loaded_as_it_was_saved_and_replaces_the_one_before(tmp_
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array, strict=True)
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_checkpoint_is_on_the_disk_when_it_is_saved(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("cfnade.folders.flush_to_disk", lambda path: flushed.append(path.name))
+    save_checkpoint(tmp_path / "c", {"a": np.ones(2)}, {})
+    assert {STATE, ARRAYS, tmp_path.name} <= set(flushed)
 
 
 def test_a_missing_damaged_or_other_checkpoint_is_refused(tmp_path):
@@ -83,10 +92,58 @@ def test_a_folder_is_taken_by_one_fit_at_a_time_and_removed_if_empty(tmp_path):
     assert not place.exists()
 
 
+@pytest.mark.parametrize("n_removed", range(4))
+def test_a_fit_that_is_killed_while_it_clears_checkpoints_does_not_block_the_next(
+    tmp_path, n_removed
+):
+    place = tmp_path / "c"
+    save_checkpoint(place / "training", {"a": np.ones(2)}, {})
+    script = f"""
+import os, sys
+from pathlib import Path
+from cfnade.checkpoints import remove_checkpoints
+calls = iter(range(99))
+def hook(event, arguments):
+    if event in ("os.remove", "os.rmdir") and next(calls) == {n_removed}:
+        os._exit(9)
+sys.addaudithook(hook)
+remove_checkpoints(Path({str(place)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 9
+    with open_checkpoints(place, resume=False) as kept:
+        assert kept.of("training") == (place / "training", False)
+    assert not place.exists()
+
+
+def test_a_fit_that_is_killed_while_it_writes_arrays_does_not_block_the_next(tmp_path):
+    place = tmp_path / "c"
+    script = f"""
+import os, threading
+from pathlib import Path
+import numpy as np
+from cfnade.checkpoints import save_checkpoint
+place = Path({str(place)!r})
+def watch():
+    while not list(place.glob(".training*/*")):
+        pass
+    os._exit(9)
+threading.Thread(target=watch).start()
+while True:
+    save_checkpoint(place / "training", {{"a": np.ones(1 << 20)}}, {{}})
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 9
+    (place / ".training.cfnade-abcdefgh").mkdir()  # as it may have been left
+    (place / ".training.cfnade-abcdefgh" / ".tmpaB3dE6").write_bytes(b"half")
+    with open_checkpoints(place, resume=False):
+        assert not list(place.iterdir())
+    assert not place.exists()
+
+
 def test_foreign_files_are_neither_deleted_nor_written_beside(tmp_path):
     place = tmp_path / "c"
     save_checkpoint(place / "training", {}, {})
-    foreign = [place / "thesis.txt", place / "training" / "thesis.txt", place / "src" / "a.py"]
+    names = ("thesis.txt", "training/thesis.txt", "training/.tmpaB3dE6", "src/a.py", ".src/a.py")
+    foreign = [place / name for name in names]
     for path in foreign:
         path.parent.mkdir(exist_ok=True)
         path.write_text("keep me")
@@ -100,5 +157,6 @@ def test_foreign_files_are_neither_deleted_nor_written_beside(tmp_path):
         assert path.read_text() == "keep me"
         path.unlink()
     (place / "src").rmdir()
+    (place / ".src").rmdir()
     with open_checkpoints(place, resume=False) as kept:
         assert not (place / "training").exists() and not kept.of("training")[1]

@@ -41,6 +41,15 @@ def test_a_folder_is_replaced_and_nothing_else_is_left(tmp_path):
 
 
 @pytest.mark.usefixtures("renames")
+def test_a_folder_that_may_only_be_read_is_replaced_and_nothing_else_is_left(tmp_path):
+    for content in ("old", "new"):
+        with new_folder(tmp_path / "m") as new:
+            (new / "file").write_text(content)
+        (tmp_path / "m").chmod(0o555)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert (tmp_path / "m" / "file").read_text() == "new"
+
+
 def test_the_old_folder_is_back_if_the_new_one_cannot_be_moved(tmp_path):
     place = folder_with(tmp_path / "place", "old")
     with pytest.raises(FileNotFoundError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from cfnade.errors import ArtifactError
-from cfnade.folders import locked, new_folder, recover, save_arrays
+from cfnade.folders import locked, new_folder, recover, remove_folder, save_arrays
 
 FORMAT = 2
 KIND = "cfnade checkpoint"
 ARRAYS, STATE = "state.safetensors", "state.json"
+
+_WRITTEN_ASIDE = re.compile(r"\.tmp\w{6}")  # files of safetensors before it renames them
 
 
 def save_checkpoint(
@@ -156,9 +159,14 @@ def _is_checkpoint(folder: Path) -> bool:
     """Whether a folder has the mark of a checkpoint and nothing else, or is one to be."""
     try:
         names = {path.name for path in folder.iterdir()}
+        is_hidden = folder.name.startswith(
+            "."
+        )  # of a fit that was killed while it wrote or cleared
+        if is_hidden:
+            names = {name for name in names if not _WRITTEN_ASIDE.fullmatch(name)}
         if folder.is_symlink() or not names <= {STATE, ARRAYS}:
             return False
-        if folder.name.startswith("."):  # of a fit that was killed while it wrote
+        if is_hidden:
             return True
         state = json.loads((folder / STATE).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -167,8 +175,11 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _clear(folder: Path) -> None:
-    for part in folder.iterdir():
-        shutil.rmtree(part, ignore_errors=True)
+    for part in sorted(folder.iterdir()):
+        if part.name.startswith("."):  # of a fit that was killed
+            shutil.rmtree(part, ignore_errors=True)
+        else:  # half a checkpoint would look like a folder of somebody else
+            remove_folder(part)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -48,7 +48,7 @@ def replace_folder(new: Path, folder: Path) -> None:
     if not folder.exists():
         new.rename(folder)
     elif _exchange(new, folder):
-        new.unlink() if new.is_symlink() else shutil.rmtree(new, ignore_errors=True)
+        new.unlink() if new.is_symlink() else _remove(new)
     else:
         old = _old(folder)
         folder.rename(old)
@@ -57,7 +57,7 @@ def replace_folder(new: Path, folder: Path) -> None:
         except BaseException:
             old.rename(folder)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     flush_to_disk(folder.parent)
 
 
@@ -66,7 +66,7 @@ def recover(folder: Path) -> None:
     old = _old(folder)
     with contextlib.suppress(OSError):
         if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
+            _remove(old)
         elif old.exists():
             old.rename(folder)
 
@@ -95,7 +95,27 @@ def _remove_abandoned(folder: Path) -> None:
         if sys.platform != "win32" and folder.lstat().st_uid == os.geteuid():
             with locked(folder) as is_ours:
                 if is_ours:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    _remove(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder of ours; a crash leaves it whole, or half of it under a hidden name.
+
+    The next `temporary_folder` or `new_folder` of that name removes what was left.
+    """
+    hidden = folder.with_name(f".{folder.name}{_UNFINISHED}removed")
+    _remove(hidden)
+    with contextlib.suppress(OSError):
+        folder.rename(hidden)
+    _remove(hidden)
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder of ours, even if it may only be read."""
+    if folder.is_dir() and not folder.is_symlink():
+        with contextlib.suppress(OSError):
+            folder.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -108,3 +108,16 @@ def test_what_deployments_run_exists(capsys):
         assert all(option in shown for option in options_of(words))
     for name in re.findall(r"^COPY (?!--)(.+) \S+$", image, re.M):
         assert all((ROOT / part).exists() for part in name.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "LimitNOFILE=65536", "DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict",
+        "ProtectHome=yes", "PrivateTmp=yes", "PrivateDevices=yes", "CapabilityBoundingSet=",
+        "RestrictNamespaces=yes", "SystemCallFilter=@system-service", "MemoryMax=2G",
+    ],
+)  # fmt: skip
+def test_the_unit_gives_the_service_many_connections_and_few_rights(line):
+    unit = (ROOT / "deploy" / "cfnade-serve.service").read_text()
+    assert line in unit.splitlines()

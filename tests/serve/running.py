@@ -44,6 +44,7 @@ class Running:
     process: subprocess.Popen[str]
     port: int
     log: Path
+    timeout: float = 20.0
 
     @property
     def url(self) -> str:
@@ -52,7 +53,7 @@ class Running:
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
         with contextlib.closing(connection):
             content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
             kind = {} if body is None else {"content-type": "application/json"}

@@ -125,6 +125,22 @@ sys.exit(admission.main(*sys.argv[1:]))
     assert done.returncode == 2 and "would stop all answers" in done.stdout
 
 
+def test_a_busy_machine_is_no_reason_to_refuse_a_model(folder, place):
+    script = """
+import os, signal, subprocess, sys
+from cfnade.serve import admission
+admission.PAUSE_SECONDS = 0.2
+def stopped(folder, copy):  # as if others had the processor
+    subprocess.Popen(["sh", "-c", f"sleep 0.6; kill -CONT {os.getpid()}"])
+    os.kill(os.getpid(), signal.SIGSTOP)
+admission.try_model = stopped
+sys.exit(admission.main(*sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", script, str(folder), str(place / "new")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_memory_and_time_of_a_trial_are_limited(folder, place):
     script = """
 import sys

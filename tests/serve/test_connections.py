@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -142,6 +143,19 @@ def test_many_half_sent_requests_do_not_keep_others_out(limited):
         assert time.monotonic() - started < 0.9  # not because the others ran out of time
     assert n_ended(limited, "too_many") > before
     wait_for(lambda: "ended connections: " in limited.log.read_text())
+
+
+def test_a_request_that_waits_in_the_queue_is_read_before_others_take_its_place(limited):
+    with contextlib.ExitStack() as stack:
+        limited.signal(signal.SIGSTOP)  # a worker that is busy accepts many at once later
+        try:
+            first = stack.enter_context(connected(limited))
+            first.sendall(WHOLE)
+            for _ in range(100):
+                stack.enter_context(connected(limited)).sendall(HEAD)
+        finally:
+            limited.signal(signal.SIGCONT)
+        assert first.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_requests_sent_ahead_are_answered_in_order_up_to_a_limit(limited):

@@ -88,6 +88,26 @@ def test_a_model_in_the_same_place_is_replaced_and_anything_else_refused(artifac
     assert (tmp_path / "letters" / "dear.txt").read_text() == "keep me"
 
 
+def test_a_folder_with_anything_foreign_beside_a_model_is_not_replaced(artifact, tmp_path):
+    save_artifact(artifact, tmp_path / "model")
+    (tmp_path / "model" / "thesis.txt").write_text("keep me")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "model.json").write_text('{"name": "of another program"}')
+    for place, why in (("model", "it holds 'thesis.txt'"), ("web", "no model.json of ours")):
+        with pytest.raises(ArtifactError, match=why):
+            save_artifact(artifact, tmp_path / place)
+    assert (tmp_path / "model" / "thesis.txt").read_text() == "keep me"
+    assert "another program" in (tmp_path / "web" / "model.json").read_text()
+
+
+def test_a_list_of_items_of_any_size_is_not_parsed(artifact, tmp_path, monkeypatch):
+    save_artifact(artifact, tmp_path / "model")
+    n_bytes = (tmp_path / "model" / "items.json").stat().st_size
+    monkeypatch.setattr("cfnade.storage.folder._MOST_ITEMS_BYTES", n_bytes - 1)
+    with pytest.raises(ArtifactError, match=r"items\.json is too large"):
+        load_artifact(tmp_path / "model")
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "ratings.safetensors", "items.json"])
 def test_a_changed_or_missing_file_is_refused(artifact, tmp_path, name):
     save_artifact(artifact, tmp_path / "model")
