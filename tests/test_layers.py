@@ -19,7 +19,7 @@ LAYERS = [  # the foundations first
     "answer",
     "storage",
     "fit",
-    "estimator",
+    "estimator rating_estimator",
     "baselines",
     "compare",
     "serve",

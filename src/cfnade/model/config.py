@@ -68,51 +68,38 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class RatingConfig:
-    """What the network of Section 3 is, for ratings. It reads rows and predicts their columns.
-
-    Rows are users and columns items, or the other way around in an item-based model.
-    """
+    """What the network for ratings is (Section 3): it reads rows and predicts their columns."""
 
     n_columns: int
-    """Columns of a row (M if these are items)."""
+    """Items of a user-based network (M), users of an item-based one."""
 
     n_levels: int
     """Values of the rating scale (K)."""
 
     n_hidden: int = 500
-    """Hidden units of every layer (H)."""
-
     n_layers: int = 1
-    """Hidden layers."""
-
     n_factors: int = 0
     """Rank of W^k and V^k, the low-rank version; 0 keeps them whole."""
 
     activation: Activation = "tanh"
-    """Activation of the hidden layers (g)."""
 
     def __post_init__(self) -> None:
-        for name in ("n_columns", "n_hidden", "n_layers"):
-            check_whole(name, getattr(self, name), 1)
-        check_whole("n_levels", self.n_levels, 2)
-        check_whole("n_factors", self.n_factors, 0)
+        least = {"n_columns": 1, "n_levels": 2, "n_hidden": 1, "n_layers": 1, "n_factors": 0}
+        for name, number in least.items():
+            check_whole(name, getattr(self, name), number)
         check_choice("activation", self.activation, get_args(Activation))
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each weight by name; row `column * n_levels + k` of a table is that of W^k."""
+        """Shape of each weight by name; row `column * K + k` of a table is that of rating k."""
         n_rows, n_hidden = self.n_columns * self.n_levels, self.n_hidden
         width = self.n_factors or n_hidden
-        shapes: dict[str, tuple[int, ...]] = {
-            "input_weight": (n_rows, width),
-            "hidden_bias": (n_hidden,),
-            "output_weight": (n_rows, width),
-            "output_bias": (n_rows,),
-        }
+        shapes: dict[str, tuple[int, ...]] = {"input_weight": (n_rows, width)}
+        shapes |= {"hidden_bias": (n_hidden,), "output_weight": (n_rows, width)}
+        shapes |= {"output_bias": (n_rows,)}
         if self.n_factors:
             shapes |= {"input_mix": (width, n_hidden), "output_mix": (n_hidden, width)}
         for layer in range(self.n_layers - 1):
-            shapes[f"deep_weight.{layer}"] = (n_hidden, n_hidden)
-            shapes[f"deep_bias.{layer}"] = (n_hidden,)
+            shapes |= {f"deep_weight_{layer}": (n_hidden,) * 2, f"deep_bias_{layer}": (n_hidden,)}
         return shapes
 
 

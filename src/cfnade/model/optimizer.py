@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -21,14 +21,8 @@ class RowOptimizer:
     Moving only these halves the memory traffic, which limits the speed of small batches.
     """
 
-    def __init__(
-        self,
-        weights: Mapping[str, Tensor],
-        training: TrainingConfig,
-        undecayed: Collection[str] = (),
-    ) -> None:
-        """Start with these weights; weight decay leaves out the `undecayed` ones."""
-        self.training, self.undecayed = training, undecayed
+    def __init__(self, weights: Mapping[str, Tensor], training: TrainingConfig) -> None:
+        self.training = training
         self.weights = dict(weights)
         self.state: dict[str, Tensor] = {}
         if training.optimizer == "adam":
@@ -48,29 +42,14 @@ class RowOptimizer:
             rows: Which rows to move, by the weight's name; all where not given.
             rate: Step size.
         """
-        for names, decay in (
-            ([n for n in gradients if n not in self.undecayed], self.training.weight_decay),
-            ([n for n in gradients if n in self.undecayed], 0.0),
-        ):
-            places = [(name, at) for name in names for at in rows.get(name, [slice(None)])]
-            self._step({name: gradients[name] for name in names}, places, rate, decay)
-        if self.training.optimizer == "adam":
-            self.state["n_steps"] += 1
-
-    def _step(
-        self,
-        gradients: Mapping[str, Tensor],
-        names: list[tuple[str, slice]],
-        rate: float,
-        decay: float,
-    ) -> None:
+        everything = [slice(None)]
+        names = [(name, at) for name in gradients for at in rows.get(name, everything)]
         weights = [self.weights[name].data[at] for name, at in names]
         by_weight = [gradients[name][at] for name, at in names]
+        decay = self.training.weight_decay
         if self.training.optimizer == "sgd":
             for weight, gradient in zip(weights, by_weight, strict=True):
                 weight.sub_(gradient.add(weight, alpha=decay), alpha=rate)
-            return
-        if not names:
             return
         adam(
             weights,
@@ -88,3 +67,4 @@ class RowOptimizer:
             eps=_EPSILON,
             maximize=False,
         )
+        self.state["n_steps"] += 1
