@@ -233,6 +233,11 @@ class CFNADE:
         pairs = (rows, columns) if self.by == "users" else (columns, rows)
         return self.network_.scores(self._all_hidden, *pairs)
 
+    def expected(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
+        """Expected ratings of such pairs, (n_pairs,)."""
+        scores = self.pair_scores(rows, columns) / self.temperatures_[1]
+        return np.asarray(softmax(scores, axis=1) @ self.ratings_.scale)
+
     def _scores(self, user: Any, items: Any) -> NDArray[np.float64]:
         """Scores of Eq. 3, (n_items, K)."""
         history = self._history(user)

@@ -96,7 +96,7 @@ class RatingNetwork(nn.Module):
             hidden = g(F.linear(hidden, *deep))
         if config.n_factors:
             hidden = hidden @ weights["output_mix"]
-        scores = _SampledProduct.apply(hidden, weights["output_weight"], batch.targets)
+        scores = SampledProduct.apply(hidden, weights["output_weight"], batch.targets)
         d = weights["output_bias"].view(-1, config.n_levels)
         scores = scores + d[torch.from_numpy(batch.targets.indices.astype(np.int64))]
         return torch.cumsum(scores, dim=1) if self.share else scores
@@ -149,11 +149,12 @@ def rating_cost(scores: Tensor, level: Tensor, ordinal_weight: float) -> Tensor:
     return ordinal_weight * lists + (1.0 - ordinal_weight) * likelihood
 
 
-class _SampledProduct(torch.autograd.Function):
+class SampledProduct(torch.autograd.Function):
     """Products of the hidden layer with the K rows of each target's column, (n_targets, K)."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, table: Tensor, targets: csr_array) -> Tensor:
+        """Products of the pairs in `targets`, (n_rows, n_columns), whose values do not count."""
         ctx.save_for_backward(hidden, table)
         K = len(table) // targets.shape[1]
         columns = (targets.indices.astype(np.int64)[:, None] * K + np.arange(K)).ravel()
@@ -173,6 +174,7 @@ class _SampledProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by_scores: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Gradients by both factors."""
         hidden, table = ctx.saved_tensors
         by_row = csr_array(
             (by_scores[0].reshape(-1).numpy(), ctx.columns, ctx.starts), (len(hidden), len(table))

@@ -67,7 +67,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class SavedParts:
     """A saved model of any kind, as its files hold it."""
 
     network: dict[str, Any]
@@ -110,10 +110,10 @@ def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32
     features, items["features"] = pack_features(artifact.catalogue.features)
     ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
     arrays = {**ratings, **features}
-    save_parts(Parts(asdict(config), packed, arrays, items, artifact.info), folder)
+    save_parts(SavedParts(asdict(config), packed, arrays, items, artifact.info), folder)
 
 
-def save_parts(parts: Parts, folder: Path) -> None:
+def save_parts(parts: SavedParts, folder: Path) -> None:
     """Write a model of any kind; see `save_artifact`."""
     check_place(folder)
     try:
@@ -128,7 +128,7 @@ def save_parts(parts: Parts, folder: Path) -> None:
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
 
 
-def _write_files(parts: Parts, folder: Path) -> None:
+def _write_files(parts: SavedParts, folder: Path) -> None:
     text = json.dumps(parts.items, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / ITEMS).write_text(text, encoding="utf-8")
     save_arrays(folder / WEIGHTS, parts.weights)
@@ -199,7 +199,7 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     return load_parts(folder, partial(_artifact, look_inside=verify), verify=verify)
 
 
-def load_parts(folder: Path, build: Callable[[Parts], Model], *, verify: bool = True) -> Model:
+def load_parts(folder: Path, build: Callable[[SavedParts], Model], *, verify: bool = True) -> Model:
     """Read a model of any kind; `build` makes it of its parts or raises `CfnadeError`."""
     for _ in range(_TRIES):
         with folder_handle(folder) as handle:
@@ -221,7 +221,7 @@ def _is_at(folder: Path, handle: int) -> bool:
 
 
 def _load(
-    folder: Path, handle: int | None, build: Callable[[Parts], Model], *, verify: bool
+    folder: Path, handle: int | None, build: Callable[[SavedParts], Model], *, verify: bool
 ) -> Model:
     """Load the files of one folder, whatever takes its place meanwhile."""
     described = read_description(folder, handle)
@@ -234,12 +234,12 @@ def _load(
         weights = unpack_weights(map_tensors(files[WEIGHTS]))
         arrays = map_tensors(files[RATINGS])
         info = {k: v for k, v in described.items() if k not in _OF_THE_FORMAT}
-        return build(Parts(described["network"], weights, arrays, _items(files[ITEMS]), info))
+        return build(SavedParts(described["network"], weights, arrays, _items(files[ITEMS]), info))
     except CfnadeError as error:
         raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
 
 
-def _artifact(parts: Parts, *, look_inside: bool) -> Artifact:
+def _artifact(parts: SavedParts, *, look_inside: bool) -> Artifact:
     """A model of counts, made of its parts."""
     if "kind" in parts.info:
         raise ArtifactError(f"it is a model of {parts.info['kind']!r:.20}; use CFNADE.load")

@@ -16,7 +16,7 @@ from cfnade.errors import ArtifactError
 from cfnade.model.config import RatingConfig
 from cfnade.model.rating_inference import NumpyRatingNetwork
 from cfnade.storage.encoding import WeightType, decode_ids, pack_ids, pack_weights
-from cfnade.storage.folder import Parts, load_parts, save_parts
+from cfnade.storage.folder import SavedParts, load_parts, save_parts
 
 KIND = "ratings"
 _TYPES = {"starts": "<i8", "items": "<i8", "levels": "|u1", "scale": "<f8"}
@@ -38,7 +38,7 @@ def save_rating_artifact(saved: RatingArtifact, folder: Path, dtype: WeightType)
     items = {**pack_ids(table.item_ids), "names": None, "users": pack_ids(table.user_ids)}
     weights = pack_weights(saved.network.weights, dtype)
     info = {**saved.info, "kind": KIND}
-    save_parts(Parts(asdict(saved.network.config), weights, arrays, items, info), folder)
+    save_parts(SavedParts(asdict(saved.network.config), weights, arrays, items, info), folder)
 
 
 def load_rating_artifact(folder: Path, *, verify: bool = True) -> RatingArtifact:
@@ -50,7 +50,7 @@ def load_rating_artifact(folder: Path, *, verify: bool = True) -> RatingArtifact
     return load_parts(folder, _artifact, verify=verify)
 
 
-def _artifact(parts: Parts) -> RatingArtifact:
+def _artifact(parts: SavedParts) -> RatingArtifact:
     if parts.info.get("kind") != KIND:
         raise ArtifactError("it is not a model of ratings; use ImplicitCFNADE.load")
     if set(parts.network) != {setting.name for setting in fields(RatingConfig)}:
