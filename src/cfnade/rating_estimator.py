@@ -72,9 +72,9 @@ class CFNADE:
     n_factors: int = 0
     share: bool = True
     ordinal_weight: float = 1.0
-    weight_decay: float = 1e-4
+    weight_decay: float = 1.2e-4
     learning_rate: float = 4e-3
-    batch_size: int = 512
+    batch_size: int = 256
     max_epochs: int = 100
     validation_share: float = 0.02
     scale: Sequence[float] | None = None

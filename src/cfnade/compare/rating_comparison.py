@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax, stdtrit
 
-from cfnade.baselines.rating_baselines import AutoRec, BiasedFactors, BiasedMeans, RatingRBM
+from cfnade.baselines.rating_baselines import BiasedFactors, BiasedMeans
 from cfnade.compare.plots import BLUE, GREY, INK, canvas
 from cfnade.compare.reliability import reliability
 from cfnade.data.rating_table import RatingTable
@@ -31,12 +33,20 @@ if TYPE_CHECKING:
 TEST_SHARE, VALIDATION_SHARE, N_BOOTSTRAP = 0.1, 0.05, 1000
 _DECAYS = (1e-5, 3e-5, 6e-5, 1.2e-4, 2.5e-4, 5e-4, 1e-3, 2e-3)
 
+
+def _network(name: str, **settings: Any) -> Any:
+    return getattr(import_module("cfnade.baselines.rating_networks"), name)(**settings)
+
+
 MODELS: dict[str, tuple[Callable[..., Any], dict[str, Sequence[Any]]]] = {
     "mean": (lambda: BiasedMeans(math.inf), {}),
     "biases": (BiasedMeans, {"l2": (1.0, 2.0, 5.0, 10.0, 20.0)}),
     "mf": (BiasedFactors, {"l2": (0.03, 0.04, 0.05, 0.07, 0.1, 0.15), "n_factors": (5, 30, 100)}),
-    "rbm": (RatingRBM, {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}),
-    "autorec": (AutoRec, {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}),
+    "rbm": (partial(_network, "RatingRBM"), {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}),
+    "autorec": (
+        partial(_network, "AutoRec"),
+        {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)},
+    ),
     "cfnade": (CFNADE, {"weight_decay": _DECAYS}),
 }
 """How to make each model, and the values of its settings that are tried on validation."""
@@ -175,17 +185,19 @@ def rating_plot(comparison: RatingComparison) -> Figure:
     """Draw the RMSE of each model with its interval, and the calibration of CF-NADE."""
     rows = comparison.summary()
     label = ", ".join(f"{row['model']} {row['rmse']:.4f}" for row in rows)
-    with canvas(rows=2, height=2.0 + 0.5 * len(rows)) as (figure, [above, below]):
-        above.sharex(above)
+    with canvas(height=4.0 + 0.4 * len(rows)) as (figure, [alone]):
+        alone.remove()
+        above, below = figure.subplots(2, 1)
         for place, row in enumerate(rows):
             color = BLUE if row["model"] == "cfnade" else GREY
             above.plot(row["rmse_interval"], (place, place), color=color, linewidth=2.5)
             above.plot(row["rmse"], place, color=color, marker="o")
         above.set_yticks(range(len(rows)), [row["model"] for row in rows])
         above.set_xlabel("Test RMSE (lower is better)")
-        for cell in comparison.cells:
-            below.plot(*zip(*cell.get("points", [(0, 0), (1, 1)]), strict=True), color=BLUE)
+        for points in (cell["points"] for cell in comparison.cells if "points" in cell):
+            below.plot(*zip(*points, strict=True), color=BLUE)
         below.plot((0, 1), (0, 1), color=INK, linestyle=":")
+        below.set_xlabel("Probability of a rating, by CF-NADE")
         below.set_ylabel("Observed share")
     figure.set_label(f"Test RMSE of each model: {label}.")
     return figure

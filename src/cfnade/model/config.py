@@ -84,7 +84,7 @@ class RatingConfig:
     activation: Activation = "tanh"
 
     def __post_init__(self) -> None:
-        least = {"n_columns": 1, "n_levels": 2, "n_hidden": 1, "n_layers": 1, "n_factors": 0}
+        least = {"n_columns": 1, "n_levels": 1, "n_hidden": 1, "n_layers": 1, "n_factors": 0}
         for name, number in least.items():
             check_whole(name, getattr(self, name), number)
         check_choice("activation", self.activation, get_args(Activation))

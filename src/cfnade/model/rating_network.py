@@ -96,7 +96,7 @@ class RatingNetwork(nn.Module):
             hidden = g(F.linear(hidden, *deep))
         if config.n_factors:
             hidden = hidden @ weights["output_mix"]
-        scores = SampledProduct.apply(hidden, weights["output_weight"], batch.targets)
+        scores = sampled_product(hidden, weights["output_weight"], batch.targets)
         d = weights["output_bias"].view(-1, config.n_levels)
         scores = scores + d[torch.from_numpy(batch.targets.indices.astype(np.int64))]
         return torch.cumsum(scores, dim=1) if self.share else scores
@@ -149,12 +149,24 @@ def rating_cost(scores: Tensor, level: Tensor, ordinal_weight: float) -> Tensor:
     return ordinal_weight * lists + (1.0 - ordinal_weight) * likelihood
 
 
-class SampledProduct(torch.autograd.Function):
-    """Products of the hidden layer with the K rows of each target's column, (n_targets, K)."""
+def sampled_product(hidden: Tensor, table: Tensor, targets: csr_array) -> Tensor:
+    """Products of the hidden layer with the K rows of each target's column.
 
+    Args:
+        hidden: (n_rows, width).
+        table: (n_columns K, width).
+        targets: The pairs to compute, sparse, (n_rows, n_columns); values do not count.
+
+    Returns:
+        (n_targets, K).
+    """
+    found: Tensor = _SampledProduct.apply(hidden, table, targets)
+    return found
+
+
+class _SampledProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, table: Tensor, targets: csr_array) -> Tensor:
-        """Products of the pairs in `targets`, (n_rows, n_columns), whose values do not count."""
         ctx.save_for_backward(hidden, table)
         K = len(table) // targets.shape[1]
         columns = (targets.indices.astype(np.int64)[:, None] * K + np.arange(K)).ravel()
@@ -174,7 +186,6 @@ class SampledProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by_scores: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Gradients by both factors."""
         hidden, table = ctx.saved_tensors
         by_row = csr_array(
             (by_scores[0].reshape(-1).numpy(), ctx.columns, ctx.starts), (len(hidden), len(table))

@@ -46,7 +46,8 @@ class RatingRun(Run[NumpyRatingNetwork]):
         self.levels = levels[np.flatnonzero(np.diff(levels.indptr))]
         generator = torch.Generator().manual_seed(training.seed)
         network = RatingNetwork(model, share=share, generator=generator)
-        network.start_bias(levels)
+        if model.n_levels > 1:
+            network.start_bias(levels)
         # Weight decay is in the gradients, as biases have none.
         moving = RowOptimizer(dict(network.named_parameters()), replace(training, weight_decay=0.0))
         key = {"share": share, "ordinal_weight": ordinal_weight}
@@ -69,21 +70,25 @@ class RatingRun(Run[NumpyRatingNetwork]):
                 on_step(step + 1, self.n_steps)
         return total / max(self.n_steps, 1)
 
-    def _update(self, levels: csr_array, rng: np.random.Generator) -> float:
+    def _loss(self, levels: csr_array, rng: np.random.Generator) -> Tensor:
+        """Cost of the ratings of a batch of rows."""
         batch = draw_batch(levels, rng)
         true = torch.from_numpy(batch.targets.data.astype(np.int64) - 1)
         cost = rating_cost(self.network(batch), true, self.ordinal_weight)
+        return (torch.from_numpy(batch.weight) * cost).sum()
+
+    def _update(self, levels: csr_array, rng: np.random.Generator) -> float:
         # By the usual number of ratings, not that of this batch: each rating counts alike.
         n_usual = levels.shape[0] * self.levels.nnz / self.levels.shape[0]
-        loss = (torch.from_numpy(batch.weight) * cost).sum() / n_usual
+        loss = self._loss(levels, rng) / n_usual
         self.network.zero_grad()
         loss.backward()
         gradients = {}
         for name, weight in self.network.named_parameters():
-            assert weight.grad is not None
-            gradients[name] = weight.grad
-            if weight.dim() == 2:
-                weight.grad.add_(weight.detach(), alpha=self.training.weight_decay)
+            if weight.grad is not None:
+                gradients[name] = weight.grad
+                if weight.dim() == 2:
+                    weight.grad.add_(weight.detach(), alpha=self.training.weight_decay)
         self.optimizer.step(gradients, {}, self._learning_rate())
         self.n_updates += 1
         return float(loss.detach())
