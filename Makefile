@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,9 @@ bench-time: setup  ## Compare models on the event logs in DATA, split by time (h
 bench-kinds: setup  ## Predict purchases from all kinds of events in the logs in DATA
 	$(BIN)/python benchmarks/compare.py $(DATA) --kinds
 	$(BIN)/python benchmarks/results.py
+
+bench-ratings: setup  ## Compare models of ratings on 90/10 splits, into docs/reproduction.md; DATA as above (hours)
+	$(BIN)/python benchmarks/ratings.py $(DATA) $(if $(SETS),--sets "$(SETS)") $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)

@@ -145,14 +145,16 @@ def _cell(
         errors = make(**settings, **fixed).fit(kept).expected(*validation.pairs) - validation.values
         return Trial(settings, float(np.sqrt((errors**2).mean())))
 
-    began, chosen = time.perf_counter(), {}
+    began, chosen, n_trials = time.perf_counter(), {}, 0
     if grid and max_trials > 1:
         first = {setting: getattr(start, setting) for setting in grid}
-        chosen = dict(coordinate_search(attempt, first, grid, max_trials=max_trials).chosen)
+        search = coordinate_search(attempt, first, grid, max_trials=max_trials)
+        chosen, n_trials = dict(search.chosen), len(search.trials)
     searched = time.perf_counter()
     fitted = make(**chosen, **fixed).fit(train)
     seconds = {"search_seconds": searched - began, "fit_seconds": time.perf_counter() - searched}
-    cell = {"model": name, "seed": seed, "settings": {**chosen, **fixed}, **seconds}
+    cell = {"model": name, "seed": seed, "settings": {**chosen, **fixed}, "n_trials": n_trials}
+    cell |= seconds
     cell |= _errors(test, fitted.expected(*test.pairs), seed)
     return cell | _calibration(fitted, test) if isinstance(fitted, CFNADE) else cell
 
