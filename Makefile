@@ -30,7 +30,8 @@ test-scale: setup  ## Run the tests on a Spark cluster of two workers and over t
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_interactions.py tests/data/test_ratings.py tests/storage/test_folder.py \
 	tests/storage/test_folder_fuzz.py tests/storage/test_kept_folders.py \
-	tests/storage/test_encoding.py tests/model/test_inference.py \
+	tests/storage/test_encoding.py tests/storage/test_rating_folder.py tests/data/test_rating_table.py \
+	tests/model/test_inference.py tests/model/test_rating_inference.py \
 	tests/data/test_catalogue.py tests/test_estimator_contract.py \
 	tests/answer/test_explain.py tests/answer/test_dials.py tests/answer/test_rerank.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_recommend.py \
 	tests/cli/test_cmd_model.py tests/test_errors.py tests/test_examples.py tests/test_public_api.py \

@@ -52,6 +52,7 @@ def test_probabilities_add_up_and_predictions_are_on_the_scale(model):
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
     assert ((model.predict(3) >= 1) & (model.predict(3) <= 5)).all()
     np.testing.assert_allclose(model.predict(3, [7, 2]), model.predict(3)[[7, 2]])
+    np.testing.assert_allclose(model.predict(3, 7), model.predict(3)[[7]])
 
 
 def test_anyone_is_predicted_by_their_ratings_alone(model):
@@ -100,6 +101,9 @@ def test_a_saved_model_needs_no_torch(model, tmp_path):
         ({999: 3}, None, "999"),
         (999, None, "999"),
         (3, [999], "999"),
+        ([3, 4], None, "give one user id, or ratings by item id"),
+        ({0: "five"}, None, "ratings must be numbers"),
+        ({0: float("nan")}, None, "the first is nan"),
     ],
 )
 def test_bad_questions_end_in_one_line(model, user, items, message):
@@ -166,9 +170,10 @@ def test_a_resumed_fit_ends_like_an_uninterrupted_one(tmp_path, monkeypatch):
 
 
 def test_a_forged_temperature_or_setting_is_refused(model, tmp_path):
-    model.save(tmp_path / "model", training={"temperatures": [0.0, 1.0]})
-    with pytest.raises(ArtifactError, match="temperature"):
-        CFNADE.load(tmp_path / "model")
+    for forged in ([0.0, 1.0], [1.0], "hot", 5):
+        model.save(tmp_path / "model", training={"temperatures": forged})
+        with pytest.raises(ArtifactError, match="cannot be read"):
+            CFNADE.load(tmp_path / "model")
     other = "users" if model.by == "items" else "items"
     model.save(tmp_path / "model", settings={"by": other})
     with pytest.raises(ArtifactError, match="other ids"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from cfnade.checkpoints import open_checkpoints
-from cfnade.checks import check_above_zero, check_at_least, check_choice, check_share, check_whole
+from cfnade.checks import check_above_zero, check_choice, check_number, check_share, check_whole
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.rating_table import RatingTable, levels_of, read_ratings
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
@@ -124,7 +124,8 @@ class CFNADE:
         """
         check_choice("by", self.by, ("items", "users"))
         check_share(validation_share=self.validation_share)
-        check_at_least(0, ordinal_weight=self.ordinal_weight, rest=1 - self.ordinal_weight)
+        if not 0 <= check_number("ordinal_weight", self.ordinal_weight) <= 1:
+            raise ConfigError(f"ordinal_weight must be from 0 to 1, got {self.ordinal_weight}")
         training = TrainingConfig(
             learning_rate=self.learning_rate,
             schedule="linear",
@@ -241,8 +242,9 @@ class CFNADE:
     def _scores(self, user: Any, items: Any) -> NDArray[np.float64]:
         """Scores of Eq. 3, (n_items, K)."""
         history = self._history(user)
-        columns = self._items.columns(self.ratings_.item_ids if items is None else np.ravel(items))
-        asked = np.array(columns, dtype=np.int64)
+        listed = self.ratings_.item_ids if items is None else items
+        listed = [listed] if isinstance(listed, str) or np.ndim(listed) == 0 else listed
+        asked = np.array(self._items.columns(listed), dtype=np.int64)
         if not isinstance(user, Mapping):
             return self.pair_scores(np.full(len(asked), self._users.columns([user])[0]), asked)
         if self.by == "users":
@@ -258,8 +260,10 @@ class CFNADE:
             levels = levels_of(list(user.values()), table.scale)
             columns = self._items.columns(list(user))
             row = csr_array((levels, columns, [0, len(columns)]), (1, len(self._items)))
-        else:
+        elif isinstance(user, Hashable):
             row = table.levels[self._users.columns([user])]
+        else:
+            raise DataError(f"give one user id, or ratings by item id; got {user!r:.40}")
         if not row.nnz:
             raise DataError(
                 "a user without ratings cannot be predicted; give at least one rating, such as "
@@ -313,12 +317,12 @@ class CFNADE:
         try:
             model = cls().set_params(**saved.info.get("settings", {}))
             model._adopt(saved)
-            of_users, of_distribution = model.by == "users", dict(enumerate(model.temperatures_))
             check_choice("by", model.by, ("items", "users"))
-            check_above_zero(**{f"temperature {n}": t for n, t in of_distribution.items()})
-            if saved.network.config.n_columns != saved.table.levels.shape[of_users]:
+            of_distribution, of_mean = model.temperatures_
+            check_above_zero(temperature=of_distribution, temperature_of_mean=of_mean)
+            if saved.network.config.n_columns != saved.table.levels.shape[model.by == "users"]:
                 raise ConfigError("it has weights of other ids")
-        except (ConfigError, TypeError) as error:
+        except (ConfigError, TypeError, ValueError) as error:
             raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
         model.epochs_ = []
         return model

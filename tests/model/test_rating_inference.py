@@ -67,7 +67,7 @@ def test_a_new_column_is_folded_in(rng):
     scores = network.folded_in(hidden[:300], levels[:300], hidden[300:])
     assert (1 + scores.argmax(axis=1) == levels[300:]).mean() > 0.85
     few = softmax(network.folded_in(hidden[:1], levels[:1], hidden[300:]), axis=1)
-    mean = network.output.mean(axis=0)
+    mean = network.mean_column
     everybody = softmax(hidden[300:] @ mean[:, :-1].T + mean[:, -1], axis=1)
     assert np.abs(few - everybody).max() < 0.5
 

@@ -65,7 +65,10 @@ def levels_of(ratings: Any, scale: NDArray[np.float64]) -> NDArray[np.uint8]:
     Raises:
         DataError: If one is not on it.
     """
-    rounded = np.round(np.asarray(ratings, dtype=np.float64), _DIGITS)
+    try:
+        rounded = np.round(np.asarray(ratings, dtype=np.float64), _DIGITS)
+    except (TypeError, ValueError):
+        raise DataError(f"ratings must be numbers, got {ratings!r:.60}") from None
     place = np.minimum(np.searchsorted(scale, rounded), len(scale) - 1)
     off = rounded[scale[place] != rounded]
     if off.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from cfnade.errors import ArtifactError
 from cfnade.model.config import RatingConfig
 from cfnade.model.inference import ACTIVATIONS
 
-FOLD_IN_L2 = 5.0
+FOLD_IN_L2 = 6.0
 """Penalty on what a new column adds to the mean column."""
 
 _PAIRS = 4096  # predicted at a time: their weights take 40 MB with five levels
@@ -54,12 +55,12 @@ class NumpyRatingNetwork:
             hidden = g(hidden @ weights[f"deep_weight_{layer}"].T + weights[f"deep_bias_{layer}"])
         return np.asarray(hidden @ weights["output_mix"] if self.config.n_factors else hidden)
 
-    @property
-    def output(self) -> NDArray[np.float32]:
-        """V^k and, in the last place, d^k of each column, (n_columns, K, width + 1)."""
-        V, d = self.weights["output_weight"], self.weights["output_bias"]
-        joined = np.concatenate([V, d[:, None]], axis=1)
-        return joined.reshape(self.config.n_columns, self.config.n_levels, -1)
+    @cached_property
+    def mean_column(self) -> NDArray[np.float32]:
+        """Means over the columns of V^k and, in the last place, d^k, (K, width + 1)."""
+        K, tables = self.config.n_levels, ("output_weight", "output_bias")
+        V, d = (self.weights[n].reshape(self.config.n_columns, K, -1).mean(axis=0) for n in tables)
+        return np.concatenate([V, d], axis=1)
 
     def scores(
         self, hidden: NDArray[np.float32], rows: NDArray[Any], columns: NDArray[Any]
@@ -90,7 +91,7 @@ class NumpyRatingNetwork:
         Returns:
             (n_asked, K).
         """
-        mean = self.output.mean(axis=0)  # (K, width + 1)
+        mean = self.mean_column
         x, z = (np.pad(each, ((0, 0), (0, 1)), constant_values=1.0) for each in (rated, asked))
         is_level = np.equal.outer(levels, np.arange(1, len(mean) + 1))  # (n_rated, K)
 
