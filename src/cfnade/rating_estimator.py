@@ -126,14 +126,7 @@ class CFNADE:
         check_share(validation_share=self.validation_share)
         if not 0 <= check_number("ordinal_weight", self.ordinal_weight) <= 1:
             raise ConfigError(f"ordinal_weight must be from 0 to 1, got {self.ordinal_weight}")
-        training = TrainingConfig(
-            learning_rate=self.learning_rate,
-            schedule="linear",
-            batch_size=self.batch_size,
-            weight_decay=self.weight_decay,
-            max_epochs=self.max_epochs,
-            seed=self.random_state,
-        )
+        training = TrainingConfig.of(self)
         table = read_ratings(ratings, scale=self.scale)
         known, held_out = table.split(self.validation_share, self.random_state)
         levels = self._rows(known)

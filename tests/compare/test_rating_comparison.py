@@ -54,6 +54,9 @@ def test_cells_are_tuned_tested_and_kept(table, tmp_path):
     (tmp_path / "mean-0.json").write_text("[]")
     with pytest.raises(ArtifactError, match="delete it"):
         run()
+    (tmp_path / "mean-0.json").write_text('{"model": "mean", "data": "other"}')
+    with pytest.raises(ArtifactError, match="is of other data"):
+        run()
 
 
 def test_metrics_are_those_of_the_test_part_alone(table):

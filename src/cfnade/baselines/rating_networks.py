@@ -31,16 +31,10 @@ class _ItemNetwork:
     random_state: int = 0
 
     def _train(self, run: type[RatingRun], levels: csr_array, n_levels: int) -> None:
-        training = TrainingConfig(
-            learning_rate=self.learning_rate,
-            schedule="linear",
-            batch_size=self.batch_size,
-            weight_decay=self.weight_decay,
-            max_epochs=self.max_epochs,
-            seed=self.random_state,
-        )
         config = RatingConfig(levels.shape[1], n_levels, self.n_hidden, activation="sigmoid")
-        self.network_ = run_epochs(run(config, training, levels, share=False)).network
+        self.network_ = run_epochs(
+            run(config, TrainingConfig.of(self), levels, share=False)
+        ).network
 
 
 class AutoRec(_ItemNetwork):

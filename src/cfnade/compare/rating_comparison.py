@@ -25,6 +25,7 @@ from cfnade.files import parse_json, replace_file
 from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
 from cfnade.metrics.formulas import UserSums
 from cfnade.metrics.search import Trial, coordinate_search
+from cfnade.model.batches import identity_of
 from cfnade.rating_estimator import CFNADE
 
 if TYPE_CHECKING:
@@ -109,19 +110,19 @@ def compare_ratings(
         keep: Folder of finished cells, which are not run again.
         on_cell: Called with the model and the seed before each cell.
     """
-    cells = []
+    cells, checksum = [], identity_of(table.levels)[-1]
     for model in models:
         for seed in seeds:
             path = None if keep is None else keep / f"{model}-{seed}.json"
             if path is not None and path.exists():
                 cell = parse_json(path.read_bytes())
-                if not isinstance(cell, dict) or cell.get("model") != model:
-                    raise ArtifactError(f"{path} is not a cell of a comparison; delete it")
+                if not isinstance(cell, dict) or cell.get("data", checksum) != checksum:
+                    raise ArtifactError(f"{path} is of other data; delete it, or keep elsewhere")
             else:
                 if on_cell is not None:
                     on_cell(model, seed)
                 fixed = dict(settings or {}) if model == "cfnade" else {}
-                cell = _cell(table, model, seed, max_trials, fixed)
+                cell = _cell(table, model, seed, max_trials, fixed) | {"data": checksum}
                 if path is not None:
                     replace_file(path, json.dumps(cell, indent=1).encode())
             cells.append(cell)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from cfnade.checks import (
     check_above_zero,
@@ -149,6 +149,13 @@ class TrainingConfig:
 
     seed: int = 0
     """Seed of the first weights, the orderings, and the order of users."""
+
+    @classmethod
+    def of(cls, model: Any) -> TrainingConfig:
+        """Settings of a model that has them by these names; its step size falls to 0."""
+        names = ("learning_rate", "batch_size", "weight_decay", "max_epochs")
+        given = {name: getattr(model, name) for name in names}
+        return cls(schedule="linear", seed=model.random_state, **given)
 
     def updates_per_epoch(self, n_users: int) -> int:
         """Updates in a pass over the users."""
