@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from cfnade.data.rating_table import RatingTable, levels_of, read_ratings
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from cfnade.model.batches import identity_of
 from cfnade.model.config import RatingConfig, TrainingConfig
-from cfnade.progress import Callbacks, fit_progress
+from cfnade.progress import Callbacks
 from cfnade.sklearn_rules import parameter_names, representation
 from cfnade.storage.encoding import WeightType
 from cfnade.storage.rating_folder import RatingArtifact, load_rating_artifact, save_rating_artifact
@@ -100,7 +99,6 @@ class CFNADE:
         ratings: Any,
         y: None = None,
         *,
-        show_progress: bool = False,
         callbacks: Callbacks | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
@@ -111,7 +109,6 @@ class CFNADE:
             ratings: Anything that `read_ratings` reads: a frame, a file, a scipy sparse matrix
                 (n_users, n_items) of which every stored entry is a rating, a `RatingTable`.
             y: Not used; for scikit-learn.
-            show_progress: Show a progress bar.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep a checkpoint in, so that training can be resumed.
             resume: Continue from it.
@@ -136,18 +133,14 @@ class CFNADE:
             from cfnade.model.training import run_epochs
         except ImportError as error:
             raise MissingExtraError("torch", "train", "fitting a model") from error
-        with ExitStack() as stack:
-            if show_progress and callbacks is None:
-                callbacks = stack.enter_context(fit_progress())
-            callbacks = callbacks or Callbacks()
-            place = None if checkpoint is None else Path(checkpoint)
-            checkpoints = stack.enter_context(open_checkpoints(place, resume=resume))
-            stack.enter_context(limited_threads(self.n_threads))
+        callbacks = callbacks or Callbacks()
+        place = None if checkpoint is None else Path(checkpoint)
+        with open_checkpoints(place, resume=resume) as kept, limited_threads(self.n_threads):
             model, cost = RatingConfig(*sizes), self.ordinal_weight
             run = RatingRun(model, training, levels, share=self.share, ordinal_weight=cost)
             callbacks.plan({"training": 1.0}, self.max_epochs)
             callbacks.begin("training")
-            folder, is_resumed = checkpoints.of("ratings")
+            folder, is_resumed = kept.of("ratings")
             trained = run_epochs(
                 run,
                 on_epoch=callbacks.on_epoch,
@@ -175,10 +168,8 @@ class CFNADE:
             errors = softmax(scores / np.exp(t), axis=1) @ held_out.scale - held_out.values
             return float(np.sqrt((errors**2).mean()))
 
-        bounds = np.log(_TEMPERATURES)
-        found = [
-            minimize_scalar(cost, bounds=bounds, method="bounded") for cost in (log_loss, rmse)
-        ]
+        ends = {"bounds": np.log(_TEMPERATURES), "method": "bounded"}
+        found = [minimize_scalar(cost, **ends) for cost in (log_loss, rmse)]
         temperatures = [float(np.exp(each.x)) for each in found]
         training, metrics = {"temperatures": temperatures}, {"validation_rmse": float(found[1].fun)}
         self._info: dict[str, Any] = {"training": training, "metrics": metrics}
@@ -196,30 +187,25 @@ class CFNADE:
         Raises:
             DataError: If an id is unknown, a rating is not on the scale, or there are no ratings.
         """
-        scores = self._scores(user, items)
-        return np.asarray(softmax(scores / self.temperatures_[1], axis=1) @ self.ratings_.scale)
+        return self._mean(self._scores(user, items))
 
     def predict_proba(self, user: Any, items: Any = None) -> NDArray[np.float64]:
         """Probability of each value of `ratings_.scale`, (n_items, K); otherwise as `predict`."""
         return np.asarray(softmax(self._scores(user, items) / self.temperatures_[0], axis=1))
 
     def recommend(
-        self,
-        user: Any,
-        N: int = 10,  # noqa: N803 (implicit's name)
-        *,
-        filter_already_rated_items: bool = True,
+        self, user: Any, n: int = 10, *, filter_already_rated_items: bool = True
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The items with the highest expected rating for a user, as in `predict`.
 
         Returns:
-            Item ids and expected ratings, best first, (at most N,) each.
+            Item ids and expected ratings, best first, (at most n,) each.
         """
-        check_whole("the number of items", N, 1)
+        check_whole("the number of items", n, 1)
         expected = self.predict(user)
         rated = self._history(user).indices if filter_already_rated_items else []
         order = np.argsort(-expected, kind="stable")
-        best = order[~np.isin(order, rated)][:N]
+        best = order[~np.isin(order, rated)][:n]
         return self.ratings_.item_ids[best], expected[best]
 
     def pair_scores(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
@@ -229,8 +215,10 @@ class CFNADE:
 
     def expected(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """Expected ratings of such pairs, (n_pairs,)."""
-        scores = self.pair_scores(rows, columns) / self.temperatures_[1]
-        return np.asarray(softmax(scores, axis=1) @ self.ratings_.scale)
+        return self._mean(self.pair_scores(rows, columns))
+
+    def _mean(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(softmax(scores / self.temperatures_[1], axis=1) @ self.ratings_.scale)
 
     def _scores(self, user: Any, items: Any) -> NDArray[np.float64]:
         """Scores of Eq. 3, (n_items, K)."""

@@ -100,15 +100,12 @@ def predict_command(
     else:
         ids = [of_items.get(item, item) for item in items.split(",")]
     found = zip(ids, fitted.predict(who, ids), fitted.predict_proba(who, ids), strict=True)
-    scale = [f"{value:g}" for value in fitted.ratings_.scale]
-    entries = [
-        {"item": i, "rating": float(r), "probabilities": dict(zip(scale, p.tolist(), strict=True))}
-        for i, r, p in found
-    ]
+    scale, entries = [f"{value:g}" for value in fitted.ratings_.scale], []
     table = Table("item", "rating", *(f"P({value})" for value in scale))
-    for entry in entries:
-        shown = (f"{p:.0%}" for p in entry["probabilities"].values())
-        table.add_row(console.escape(str(entry["item"])), f"{entry['rating']:.2f}", *shown)
+    for item, rating, p in found:
+        by_value = dict(zip(scale, p.tolist(), strict=True))
+        entries.append({"item": item, "rating": float(rating), "probabilities": by_value})
+        table.add_row(console.escape(str(item)), f"{rating:.2f}", *(f"{each:.0%}" for each in p))
     console.report(table, {"items": entries}, json_file)
 
 

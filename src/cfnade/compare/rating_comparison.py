@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 TEST_SHARE, VALIDATION_SHARE, N_BOOTSTRAP = 0.1, 0.05, 1000
 _DECAYS = (1e-5, 3e-5, 6e-5, 1.2e-4, 2.5e-4, 5e-4, 1e-3, 2e-3)
+_OF_NETWORKS: dict[str, Sequence[Any]] = {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}
 
 
 def _network(name: str, **settings: Any) -> Any:
@@ -43,11 +45,8 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Sequence[Any]]]] = {
     "mean": (lambda: BiasedMeans(math.inf), {}),
     "biases": (BiasedMeans, {"l2": (1.0, 2.0, 5.0, 10.0, 20.0)}),
     "mf": (BiasedFactors, {"l2": (0.03, 0.04, 0.05, 0.07, 0.1, 0.15), "n_factors": (5, 30, 100)}),
-    "rbm": (partial(_network, "RatingRBM"), {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}),
-    "autorec": (
-        partial(_network, "AutoRec"),
-        {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)},
-    ),
+    "rbm": (partial(_network, "RatingRBM"), _OF_NETWORKS),
+    "autorec": (partial(_network, "AutoRec"), _OF_NETWORKS),
     "cfnade": (CFNADE, {"weight_decay": _DECAYS}),
 }
 """How to make each model, and the values of its settings that are tried on validation."""
@@ -111,21 +110,20 @@ def compare_ratings(
         on_cell: Called with the model and the seed before each cell.
     """
     cells, checksum = [], identity_of(table.levels)[-1]
-    for model in models:
-        for seed in seeds:
-            path = None if keep is None else keep / f"{model}-{seed}.json"
-            if path is not None and path.exists():
-                cell = parse_json(path.read_bytes())
-                if not isinstance(cell, dict) or cell.get("data", checksum) != checksum:
-                    raise ArtifactError(f"{path} is of other data; delete it, or keep elsewhere")
-            else:
-                if on_cell is not None:
-                    on_cell(model, seed)
-                fixed = dict(settings or {}) if model == "cfnade" else {}
-                cell = _cell(table, model, seed, max_trials, fixed) | {"data": checksum}
-                if path is not None:
-                    replace_file(path, json.dumps(cell, indent=1).encode())
-            cells.append(cell)
+    for model, seed in product(models, seeds):
+        path = None if keep is None else keep / f"{model}-{seed}.json"
+        if path is not None and path.exists():
+            cell = parse_json(path.read_bytes())
+            if not isinstance(cell, dict) or cell.get("data", checksum) != checksum:
+                raise ArtifactError(f"{path} is of other data; delete it, or keep elsewhere")
+        else:
+            if on_cell is not None:
+                on_cell(model, seed)
+            fixed = dict(settings or {}) if model == "cfnade" else {}
+            cell = _cell(table, model, seed, max_trials, fixed) | {"data": checksum}
+            if path is not None:
+                replace_file(path, json.dumps(cell, indent=1).encode())
+        cells.append(cell)
     n_users, n_items = table.levels.shape
     sizes = {"n_users": n_users, "n_items": n_items, "n_ratings": int(table.levels.nnz)}
     return RatingComparison(dataset, sizes, cells)
