@@ -79,14 +79,15 @@ def table_of(name: str) -> str:
     lines = [
         f"### {name}",
         "",
-        "| model | RMSE (95 %) | MAE | log loss | ECE | splits | fit, s |",
-        "|---|---|---|---|---|---|---|",
+        "| model | RMSE (95 %) | MAE | log loss | ECE | splits | trials | fit, s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         low, high = row["rmse_interval"]
         known = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("log_loss", "ece")]
         figures = [f"{row['rmse']:.4f} ({low:.4f}-{high:.4f})", f"{row['mae']:.4f}", *known]
-        figures += [str(row["n_seeds"]), f"{row['fit_seconds']:.0f}"]
+        n_trials = sum(cell["n_trials"] for cell in cells if cell["model"] == row["model"])
+        figures += [str(row["n_seeds"]), str(n_trials), f"{row['fit_seconds']:.0f}"]
         lines.append(f"| {NAMES[row['model']]} | {' | '.join(figures)} |")
     chosen = {cell["model"]: cell["settings"] for cell in reversed(cells)}
     texts = [
