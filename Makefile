@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,7 +30,8 @@ test-scale: setup  ## Run the tests on a Spark cluster of two workers and over t
 INFERENCE_VENV := .venv-inference
 INFERENCE_TESTS := tests/data/test_interactions.py tests/data/test_ratings.py tests/storage/test_folder.py \
 	tests/storage/test_folder_fuzz.py tests/storage/test_kept_folders.py \
-	tests/storage/test_encoding.py tests/model/test_inference.py \
+	tests/storage/test_encoding.py tests/storage/test_rating_folder.py tests/data/test_rating_table.py \
+	tests/model/test_inference.py tests/model/test_rating_inference.py \
 	tests/data/test_catalogue.py tests/test_estimator_contract.py \
 	tests/answer/test_explain.py tests/answer/test_dials.py tests/answer/test_rerank.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_recommend.py \
 	tests/cli/test_cmd_model.py tests/test_errors.py tests/test_examples.py tests/test_public_api.py \
@@ -105,6 +106,9 @@ bench-time: setup  ## Compare models on the event logs in DATA, split by time (h
 bench-kinds: setup  ## Predict purchases from all kinds of events in the logs in DATA
 	$(BIN)/python benchmarks/compare.py $(DATA) --kinds
 	$(BIN)/python benchmarks/results.py
+
+bench-ratings: setup  ## Compare models of ratings on 90/10 splits, into docs/reproduction.md; DATA as above (hours)
+	$(BIN)/python benchmarks/ratings.py $(DATA) $(if $(SETS),--sets "$(SETS)") $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-speed: setup  ## Measure speed at the paper's scale (half an hour); QUICK=--quick takes 2 minutes
 	$(BIN)/python benchmarks/speed.py $(QUICK)

@@ -203,3 +203,88 @@ def ndcg(scores, candidates, held_out, k):
     for place in range(min(k, len(held_out))):
         ideal += 1.0 / math.log2(place + 2)
     return gain / ideal
+
+
+# Section 3, Eq. 1 to 4: CF-NADE for ratings ------------------------------------------------------
+#
+# Ratings are numbered from 0 to K - 1; W[j][k] are the hidden units' weights of item j with rating
+# k, V[j][k] likewise, d[j][k] a number.
+
+
+def shared_between_ratings(steps):
+    """The weights of rating k are the sum of the first k steps."""
+    found = []
+    for item in steps:
+        weights = []
+        for k in range(len(item)):
+            total = [0.0] * len(item[k])
+            for step in item[: k + 1]:
+                for unit, value in enumerate(step):
+                    total[unit] += value
+            weights.append(total)
+        found.append(weights)
+    return found
+
+
+def rating_hidden(context, ratings, W, b, g=math.tanh):
+    """Eq. 4, over the items of the context."""
+    units = []
+    for unit in range(len(b)):
+        total = b[unit]
+        for item in context:
+            total += W[item][ratings[item]][unit]
+        units.append(g(total))
+    return units
+
+
+def rating_scores(item, h, V, d):
+    """Eq. 3, for every rating."""
+    scores = []
+    for k in range(len(V[item])):
+        score = d[item][k]
+        for unit in range(len(h)):
+            score += V[item][k][unit] * h[unit]
+        scores.append(score)
+    return scores
+
+
+def rating_probabilities(scores):
+    """Eq. 2."""
+    total = sum(math.exp(score) for score in scores)
+    return [math.exp(score) / total for score in scores]
+
+
+def joint_rating_probability(ordering, ratings, W, b, V, d):
+    """Eq. 1 along one ordering."""
+    product = 1.0
+    for position, item in enumerate(ordering):
+        h = rating_hidden(ordering[:position], ratings, W, b)
+        product *= rating_probabilities(rating_scores(item, h, V, d))[ratings[item]]
+    return product
+
+
+def orderless_rating_cost(ordering, i, ratings, W, b, V, d):
+    """The cost of one split at position i, from 1: the items from i on are targets, rescaled."""
+    n_items = len(ordering)
+    h = rating_hidden(ordering[: i - 1], ratings, W, b)
+    total = 0.0
+    for item in ordering[i - 1 :]:
+        p = rating_probabilities(rating_scores(item, h, V, d))[ratings[item]]
+        total -= math.log(p)
+    return n_items / (n_items - i + 1) * total
+
+
+def plackett_luce(scores):
+    """Log-probability of a list in this order: each entry is chosen among those that are left."""
+    total = 0.0
+    for place in range(len(scores)):
+        left = sum(math.exp(score) for score in scores[place:])
+        total += math.log(math.exp(scores[place]) / left)
+    return total
+
+
+def ordinal_cost(scores, true):
+    """Two lists that begin with the true rating: down to the lowest, and up to the highest."""
+    down = [scores[k] for k in range(true, -1, -1)]
+    up = [scores[k] for k in range(true, len(scores))]
+    return -plackett_luce(down) - plackett_luce(up)

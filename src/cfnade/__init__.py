@@ -16,6 +16,7 @@ from cfnade.data.event_splits import split_by_time, split_last
 from cfnade.data.events import EventLog
 from cfnade.data.ingest import read_interactions, read_item_names, read_items
 from cfnade.data.interactions import Interactions
+from cfnade.data.rating_table import RatingTable, read_ratings
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out, split_counts
 from cfnade.errors import (
@@ -28,14 +29,16 @@ from cfnade.errors import (
     TrainingError,
 )
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.fit.rating_estimator import CFNADE
 from cfnade.fit.settings import Recipe
 from cfnade.metrics.evaluate import Evaluation, evaluate
 from cfnade.scorer import Scorer
 
 __version__ = version("cfnade")
 
-__all__ = [
+__all__ = [  # noqa: RUF022 (sorted as Python does)
     "ArtifactError",
+    "CFNADE",
     "CfnadeError",
     "ClusterError",
     "ConfigError",
@@ -48,6 +51,7 @@ __all__ = [
     "ImplicitCFNADE",
     "Interactions",
     "MissingExtraError",
+    "RatingTable",
     "Readout",
     "Recipe",
     "RelativeRating",
@@ -59,6 +63,7 @@ __all__ = [
     "read_interactions",
     "read_item_names",
     "read_items",
+    "read_ratings",
     "split_by_time",
     "split_counts",
     "split_last",

@@ -18,6 +18,7 @@ from cfnade.cli import (
     cmd_data,
     cmd_fit,
     cmd_model,
+    cmd_ratings,
     cmd_recommend,
     cmd_scale,
     cmd_serve,
@@ -38,6 +39,7 @@ groups = (cmd_fit, cmd_tune, cmd_compare, cmd_recommend, cmd_audience, cmd_serve
 for module in groups:
     app.registered_commands += module.commands.registered_commands
 app.add_typer(cmd_data.commands, name="data")
+app.add_typer(cmd_ratings.commands, name="ratings")
 app.add_typer(cmd_scale.commands, name="scale")
 
 

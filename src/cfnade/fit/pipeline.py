@@ -34,7 +34,7 @@ from cfnade.fit.plan import (
 from cfnade.fit.settings import FitSettings
 from cfnade.fit.training_part import TrainingPart, find_repeats
 from cfnade.metrics.search import Trial, coordinate_search
-from cfnade.model.inference import NetworkScorer
+from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.progress import Callbacks
 from cfnade.threads import available_threads, limited_threads
 
@@ -181,7 +181,7 @@ class _Chosen:
     """What was found on held-out pairs."""
 
     plan: FitPlan
-    trained: Trained
+    trained: Trained[NumpyNetwork]
     readout: Readout
     part: TrainingPart | None
     """What was trained on; None if that was not all of the data."""
@@ -354,7 +354,7 @@ class _Fitting:
 
     def _train(
         self, part: TrainingPart, judge: Judge | None, *, rough: bool = False
-    ) -> tuple[FitPlan, Trained]:
+    ) -> tuple[FitPlan, Trained[NumpyNetwork]]:
         """Train once, or search for training settings; returns the plan with those found.
 
         A rough network is trained for a short time: it finds the readout of another one.
@@ -364,7 +364,7 @@ class _Fitting:
             short = plan.rough() if rough else plan
             return plan, self._train_once("training", short, part, judge)
         names = (name for name in plan.stages if name.startswith("training"))
-        best: list[tuple[float, FitPlan, Trained]] = []
+        best: list[tuple[float, FitPlan, Trained[NumpyNetwork]]] = []
 
         def attempt(settings: dict[str, Any]) -> Trial:
             changed = plan.changed(**settings)
@@ -407,7 +407,7 @@ class _Fitting:
 
     def _train_once(
         self, name: str, plan: FitPlan, part: TrainingPart, judge: Judge | None
-    ) -> Trained:
+    ) -> Trained[NumpyNetwork]:
         from cfnade.model.training import train
 
         start = self._start(name, plan, part)

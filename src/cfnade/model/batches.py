@@ -82,11 +82,15 @@ class RowsInMemory:
 
     def identity(self) -> list[Any]:
         """Shape and checksum."""
-        pairs = self.confidence
-        digest = hashlib.sha256()
-        for array in (pairs.indptr, pairs.indices, pairs.data):
-            digest.update(np.ascontiguousarray(array).data)
-        return [*pairs.shape, digest.hexdigest()]
+        return identity_of(self.confidence)
+
+
+def identity_of(pairs: csr_array) -> list[Any]:
+    """Shape and checksum of a sparse matrix, as JSON."""
+    digest = hashlib.sha256()
+    for array in (pairs.indptr, pairs.indices, pairs.data):
+        digest.update(np.ascontiguousarray(array).data)
+    return [*pairs.shape, digest.hexdigest()]
 
 
 def first_bias(start: BiasStart, rows: TrainingRows) -> NDArray[np.floating]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from cfnade.checks import (
     check_above_zero,
@@ -67,6 +67,43 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class RatingConfig:
+    """What the network for ratings is (Section 3): it reads rows and predicts their columns."""
+
+    n_columns: int
+    """Items of a user-based network (M), users of an item-based one."""
+
+    n_levels: int
+    """Values of the rating scale (K)."""
+
+    n_hidden: int = 500
+    n_layers: int = 1
+    n_factors: int = 0
+    """Rank of W^k and V^k, the low-rank version; 0 keeps them whole."""
+
+    activation: Activation = "tanh"
+
+    def __post_init__(self) -> None:
+        least = {"n_columns": 1, "n_levels": 1, "n_hidden": 1, "n_layers": 1, "n_factors": 0}
+        for name, number in least.items():
+            check_whole(name, getattr(self, name), number)
+        check_choice("activation", self.activation, get_args(Activation))
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each weight by name; row `column * K + k` of a table is that of rating k."""
+        n_rows, n_hidden = self.n_columns * self.n_levels, self.n_hidden
+        width = self.n_factors or n_hidden
+        shapes: dict[str, tuple[int, ...]] = {"input_weight": (n_rows, width)}
+        shapes |= {"hidden_bias": (n_hidden,), "output_weight": (n_rows, width)}
+        shapes |= {"output_bias": (n_rows,)}
+        if self.n_factors:
+            shapes |= {"input_mix": (width, n_hidden), "output_mix": (n_hidden, width)}
+        for layer in range(self.n_layers - 1):
+            shapes |= {f"deep_weight_{layer}": (n_hidden,) * 2, f"deep_bias_{layer}": (n_hidden,)}
+        return shapes
+
+
+@dataclass(frozen=True)
 class TrainingConfig:
     """How the network is trained; running it needs none of this."""
 
@@ -112,6 +149,13 @@ class TrainingConfig:
 
     seed: int = 0
     """Seed of the first weights, the orderings, and the order of users."""
+
+    @classmethod
+    def of(cls, model: Any) -> TrainingConfig:
+        """Settings of a model that has them by these names; its step size falls to 0."""
+        names = ("learning_rate", "batch_size", "weight_decay", "max_epochs")
+        given = {name: getattr(model, name) for name in names}
+        return cls(schedule="linear", seed=model.random_state, **given)
 
     def updates_per_epoch(self, n_users: int) -> int:
         """Updates in a pass over the users."""

@@ -133,7 +133,7 @@ class InputLayer:
 
 def product(matrix: csr_array, dense: Tensor) -> Tensor:
     """`matrix @ dense` of (n_rows, n_columns) and (n_columns, n_hidden)."""
-    return _sum_rows(matrix.indices, matrix.indptr[:-1], matrix.data, dense)
+    return sum_rows(matrix.indices, matrix.indptr[:-1], matrix.data, dense)
 
 
 def product_by_column(matrix: csr_array, dense: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,11 +148,11 @@ def product_by_column(matrix: csr_array, dense: Tensor) -> tuple[Tensor, Tensor]
     """
     by_column = matrix.tocsc()
     used = np.flatnonzero(np.diff(by_column.indptr))
-    rows = _sum_rows(by_column.indices, by_column.indptr[used], by_column.data, dense)
+    rows = sum_rows(by_column.indices, by_column.indptr[used], by_column.data, dense)
     return torch.from_numpy(used), rows
 
 
-def _sum_rows(
+def sum_rows(
     rows: NDArray[np.integer],
     starts: NDArray[np.integer],
     weights: NDArray[np.floating],

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from torch import Tensor
+from torch import Tensor, nn
 
 from cfnade.checkpoints import damaged, load_checkpoint, save_checkpoint
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.model.batches import Exchange, RowsInMemory, TrainingRows, first_bias
-from cfnade.model.config import ModelConfig, TrainingConfig
+from cfnade.model.config import ModelConfig, RatingConfig, TrainingConfig
 from cfnade.model.inference import NumpyNetwork
 from cfnade.model.network import ITEM_WEIGHTS, CFNADENetwork, InputLayer
 from cfnade.model.objective import OutputLayer, soften_dislikes
@@ -29,12 +30,16 @@ _WARM_UP = 0.05  # share of a linear schedule's updates over which the step size
 _ORDER_UPDATES = 50  # updates at least with one order of the items: a new one moves all weights
 
 
+Network = TypeVar("Network")
+"""A trained network, in numpy."""
+
+
 @dataclass(frozen=True)
 class Look:
     """One look at validation."""
 
-    mpr: float
-    """In percent."""
+    mpr: float | None
+    """In percent; None for ratings."""
 
     cost: float | None = None
     """What early stopping minimises; None if that is MPR."""
@@ -55,7 +60,7 @@ class Epoch:
     """Eq. 14 per user and item, averaged over the updates."""
 
     validation_mpr: float | None
-    """In percent; None without a look at validation."""
+    """In percent; None without a look at validation, and for ratings."""
 
     seconds: float
     """Since training began, over all resumed runs."""
@@ -70,10 +75,10 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(Generic[Network]):
     """The result of training."""
 
-    network: NumpyNetwork
+    network: Network
     """With the weights of the best epoch."""
 
     best_epoch: int
@@ -98,7 +103,7 @@ def train(
     checkpoint_seconds: float = 0.0,
     resume: bool = False,
     resume_key: Mapping[str, Any] | None = None,
-) -> Trained:
+) -> Trained[NumpyNetwork]:
     """Fit the network to relative ratings.
 
     All randomness of an epoch follows from the seed and the epoch's number, so a resumed run ends
@@ -129,9 +134,31 @@ def train(
     Raises:
         TrainingError: If the loss is no longer finite; the last good checkpoint is kept.
     """
+    run = _Run(model, training, ratings, start, trained_items, exchange, resume_key)
+    return run_epochs(
+        run,
+        validate=validate,
+        on_epoch=on_epoch,
+        on_step=on_step,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        resume=resume,
+    )
+
+
+def run_epochs(
+    run: Run[Network],
+    *,
+    validate: Callable[[Network], Look] | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 0.0,
+    resume: bool = False,
+) -> Trained[Network]:
+    """Train a network of any kind; arguments as in `train`."""
     if resume and checkpoint is None:
         raise ConfigError("resuming needs the folder of the checkpoint")
-    run = _Run(model, training, ratings, start, trained_items, exchange, resume_key)
     if resume and checkpoint is not None:
         run.load(checkpoint)
         run.exchange.check_same([len(run.epochs), run.n_updates], f"the checkpoint in {checkpoint}")
@@ -141,7 +168,7 @@ def train(
         loss = run.epoch(on_step, checkpoint)
         number = len(run.epochs) + 1
         mpr = cost = None
-        if validate is not None and training.is_validated(number):
+        if validate is not None and run.training.is_validated(number):
             look = validate(run.current_network())
             mpr, cost = look.mpr, look.cost
         earlier = run.epochs[-1].seconds if run.epochs else 0.0
@@ -178,8 +205,169 @@ def _rows(model: ModelConfig, ratings: csr_array | TrainingRows) -> TrainingRows
     return RowsInMemory(ratings, model.alpha) if isinstance(ratings, csr_array) else ratings
 
 
-class _Run:
-    """The state of one training run."""
+class Run(ABC, Generic[Network]):
+    """The state of one training run, whatever is trained: epochs, the best of them, checkpoints."""
+
+    def __init__(
+        self,
+        model: ModelConfig | RatingConfig,
+        training: TrainingConfig,
+        network: nn.Module,
+        optimizer: RowOptimizer,
+        resume_key: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.training = training
+        self.network, self.optimizer = network, optimizer
+        self._settings = model
+        self.resume_key = dict(resume_key or {})
+        self.exchange = Exchange()
+        self.best = self._copy()
+        self.best_epoch = 0
+        self.n_updates = 0
+        self.epochs: list[Epoch] = []
+
+    @property
+    @abstractmethod
+    def n_steps(self) -> int:
+        """Updates in an epoch."""
+
+    @abstractmethod
+    def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:
+        """Train for one epoch and return the mean loss; see `train`."""
+
+    @abstractmethod
+    def _network(self, trained: Mapping[str, Tensor]) -> Network:
+        """A network in numpy, with these weights."""
+
+    @abstractmethod
+    def _data_identity(self) -> list[Any]:
+        """What identifies the data, as JSON."""
+
+    def _restore_order(self) -> None:
+        """Put all weights in their own order."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are done, or the best one is too long ago."""
+        n_epochs = len(self.epochs)
+        is_looked_at = bool(self.epochs) and self.epochs[-1].cost is not None
+        out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.training.patience
+        return n_epochs >= self.training.max_epochs or out_of_patience
+
+    def _check_finite(self, loss: float, step: int, checkpoint: Path | None) -> None:
+        """Raise `TrainingError` if the loss of an update is no longer finite."""
+        if math.isfinite(loss):
+            return
+        n_done, kept = len(self.epochs), "no checkpoint was kept"
+        if checkpoint is not None and n_done:
+            kept = f"the last good checkpoint, of epoch {n_done}, is in {checkpoint}"
+        raise TrainingError(
+            f"the loss became {loss} in epoch {n_done + 1}, update {step} of {self.n_steps}, at "
+            f"learning rate {self.training.learning_rate}; {kept}; try a smaller learning rate"
+        )
+
+    def _learning_rate(self) -> float:
+        """Step size of the next update."""
+        training = self.training
+        if training.schedule == "constant":
+            return training.learning_rate
+        n_steps = training.max_epochs * self.n_steps
+        rise = min(1.0, (self.n_updates + 1) / max(1.0, _WARM_UP * n_steps))
+        fall = max(0.0, 1.0 - self.n_updates / n_steps)
+        return training.learning_rate * rise * fall
+
+    def current_network(self) -> Network:
+        """The network with the present weights, for validation; shares their memory."""
+        self._restore_order()
+        return self._network(self._weights())
+
+    def finish_epoch(self, epoch: Epoch) -> None:
+        """Keep the weights if they are the best so far."""
+        earlier = [e.cost for e in self.epochs if e.cost is not None]
+        self.epochs.append(epoch)
+        if epoch.cost is not None and epoch.cost < min(earlier, default=math.inf):
+            self._restore_order()
+            self.best_epoch, self.best = epoch.number, self._copy()
+
+    def outcome(self) -> Trained[Network]:
+        """The best network; that of the last epoch if none was validated."""
+        self._restore_order()
+        if self.best_epoch == 0:  # stopped before the first look at validation
+            return Trained(self.current_network(), len(self.epochs), self.epochs)
+        return Trained(self._network(self.best), self.best_epoch, self.epochs)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: weight.detach() for name, weight in self.network.named_parameters()}
+
+    def _copy(self) -> dict[str, Tensor]:
+        return {name: weight.clone() for name, weight in self._weights().items()}
+
+    def save(self, folder: Path) -> None:
+        """Write all that a later run needs to continue."""
+        self._restore_order()
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "weights": self._weights(),
+            "best": self.best,
+            "optimizer": self.optimizer.state,
+        }
+        arrays = {
+            f"{part}/{name}": tensor.detach().numpy()
+            for part, named in parts.items()
+            for name, tensor in named.items()
+        }
+        save_checkpoint(
+            folder,
+            arrays,
+            {
+                **self._identity(),
+                "best_epoch": self.best_epoch,
+                "n_updates": self.n_updates,
+                "epochs": [asdict(epoch) for epoch in self.epochs],
+            },
+        )
+
+    def load(self, folder: Path) -> None:
+        """Continue from a checkpoint of the same run."""
+        arrays, state = load_checkpoint(folder)
+        for key, value in self._identity().items():
+            if state.get(key) != value:
+                raise ArtifactError(
+                    f"the checkpoint in {folder} was made with other {key}: {state.get(key)}, "
+                    f"now {value}; use the same settings and data, or start without resuming"
+                )
+        parts: dict[str, dict[str, Tensor]] = {}
+        try:
+            for key, array in arrays.items():
+                part, name = key.split("/", 1)
+                parts.setdefault(part, {})[name] = torch.from_numpy(array)
+            self.network.load_state_dict(parts["weights"])
+            self.optimizer.state = parts.get("optimizer", {})
+            self.best = parts["best"]
+            self.best_epoch, self.n_updates = int(state["best_epoch"]), int(state["n_updates"])
+            self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise damaged(folder, ValueError(reason)) from error
+
+    def _identity(self) -> dict[str, Any]:
+        """What a resumed run must share to end like an uninterrupted one."""
+        training = asdict(self.training)
+        for name in ("patience", "validate_every"):  # these may change
+            del training[name]
+        if self.training.schedule == "constant":
+            del training["max_epochs"]
+        return {
+            "model": asdict(self._settings),
+            "training": training,
+            "data": self._data_identity(),
+            **self.resume_key,
+        }
+
+
+class _Run(Run[NumpyNetwork]):
+    """The state of one training run of implicit CF-NADE."""
+
+    network: CFNADENetwork
 
     def __init__(
         self,
@@ -191,34 +379,23 @@ class _Run:
         exchange: Exchange | None = None,
         resume_key: Mapping[str, Any] | None = None,
     ) -> None:
-        self.model, self.training = model, training
-        self.resume_key = dict(resume_key or {})
-        self.exchange = exchange or Exchange()
+        self.model = model
         self.rows = _rows(model, ratings)
         # Scaled for a mean over users and items: the same strength suits data of any size.
         l2 = training.item_l2 / (max(self.rows.n_users, 1) * model.n_items)
         self.l2 = torch.from_numpy(2.0 * l2 * self.rows.n_watchers).float()[:, None]
-        self.network = _first_network(model, training, self.rows)
+        network = _first_network(model, training, self.rows)
         if start is not None:
-            self.network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
+            network.load_state_dict({n: torch.tensor(np.array(w)) for n, w in start.items()})
         self.is_trained: Tensor | None = None  # by item, as a factor, (n_items, 1)
         moving = training
         if trained_items is not None:
             self.is_trained = torch.from_numpy(trained_items).float()[:, None]
             moving = replace(training, weight_decay=0.0)  # it is in the gradients then
-        self.optimizer = RowOptimizer(dict(self.network.named_parameters()), moving)
-        self.best = self._copy()
-        self.best_epoch = 0
-        self.n_updates = 0
-        self.epochs: list[Epoch] = []
+        optimizer = RowOptimizer(dict(network.named_parameters()), moving)
+        super().__init__(model, training, network, optimizer, resume_key)
+        self.exchange = exchange or self.exchange
         self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        n_epochs = len(self.epochs)
-        is_looked_at = bool(self.epochs) and self.epochs[-1].validation_mpr is not None
-        out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.training.patience
-        return n_epochs >= self.training.max_epochs or out_of_patience
 
     def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:
         """One pass over all users; the mean loss per user and item."""
@@ -239,18 +416,6 @@ class _Run:
         if not all(math.isfinite(weight.sum()) for weight in self._weights().values()):
             self._check_finite(math.nan, n_steps, checkpoint)
         return total / max(n_steps, 1)
-
-    def _check_finite(self, loss: float, step: int, checkpoint: Path | None) -> None:
-        """Raise `TrainingError` if the loss of an update is no longer finite."""
-        if math.isfinite(loss):
-            return
-        n_done, kept = len(self.epochs), "no checkpoint was kept"
-        if checkpoint is not None and n_done:
-            kept = f"the last good checkpoint, of epoch {n_done}, is in {checkpoint}"
-        raise TrainingError(
-            f"the loss became {loss} in epoch {n_done + 1}, update {step} of {self.n_steps}, at "
-            f"learning rate {self.training.learning_rate}; {kept}; try a smaller learning rate"
-        )
 
     def _update(
         self,
@@ -306,16 +471,6 @@ class _Run:
     def n_steps(self) -> int:
         """Updates in an epoch."""
         return self.training.updates_per_epoch(self.rows.n_users)
-
-    def _learning_rate(self) -> float:
-        """Step size of the next update."""
-        training = self.training
-        if training.schedule == "constant":
-            return training.learning_rate
-        n_steps = training.max_epochs * self.n_steps
-        rise = min(1.0, (self.n_updates + 1) / max(1.0, _WARM_UP * n_steps))
-        fall = max(0.0, 1.0 - self.n_updates / n_steps)
-        return training.learning_rate * rise * fall
 
     @torch.no_grad()
     def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
@@ -389,93 +544,9 @@ class _Run:
                 if key in self.optimizer.state:
                     self.optimizer.state[key] = self.optimizer.state[key][rows]
 
-    def current_network(self) -> NumpyNetwork:
-        """The network with the present weights, for validation; shares their memory."""
-        self._restore_order()
-        return self._network(self._weights())
-
-    def finish_epoch(self, epoch: Epoch) -> None:
-        """Keep the weights if they are the best so far."""
-        earlier = [e.cost for e in self.epochs if e.cost is not None]
-        self.epochs.append(epoch)
-        if epoch.cost is not None and epoch.cost < min(earlier, default=math.inf):
-            self._restore_order()
-            self.best_epoch, self.best = epoch.number, self._copy()
-
-    def outcome(self) -> Trained:
-        """The best network; that of the last epoch if none was validated."""
-        self._restore_order()
-        if self.best_epoch == 0:  # stopped before the first look at validation
-            return Trained(self.current_network(), len(self.epochs), self.epochs)
-        return Trained(self._network(self.best), self.best_epoch, self.epochs)
-
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: weight.detach() for name, weight in self.network.named_parameters()}
-
-    def _copy(self) -> dict[str, Tensor]:
-        return {name: weight.clone() for name, weight in self._weights().items()}
-
     def _network(self, trained: Mapping[str, Tensor]) -> NumpyNetwork:
         weights = {name: weight.numpy() for name, weight in trained.items()}
         return NumpyNetwork(self.model, weights)
 
-    def save(self, folder: Path) -> None:
-        """Write all that a later run needs to continue."""
-        self._restore_order()
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "weights": self._weights(),
-            "best": self.best,
-            "optimizer": self.optimizer.state,
-        }
-        arrays = {
-            f"{part}/{name}": tensor.detach().numpy()
-            for part, named in parts.items()
-            for name, tensor in named.items()
-        }
-        save_checkpoint(
-            folder,
-            arrays,
-            {
-                **self._identity(),
-                "best_epoch": self.best_epoch,
-                "n_updates": self.n_updates,
-                "epochs": [asdict(epoch) for epoch in self.epochs],
-            },
-        )
-
-    def load(self, folder: Path) -> None:
-        """Continue from a checkpoint of the same run."""
-        arrays, state = load_checkpoint(folder)
-        for key, value in self._identity().items():
-            if state.get(key) != value:
-                raise ArtifactError(
-                    f"the checkpoint in {folder} was made with other {key}: {state.get(key)}, "
-                    f"now {value}; use the same settings and data, or start without resuming"
-                )
-        parts: dict[str, dict[str, Tensor]] = {}
-        try:
-            for key, array in arrays.items():
-                part, name = key.split("/", 1)
-                parts.setdefault(part, {})[name] = torch.from_numpy(array)
-            self.network.load_state_dict(parts["weights"])
-            self.optimizer.state = parts.get("optimizer", {})
-            self.best = parts["best"]
-            self.best_epoch, self.n_updates = int(state["best_epoch"]), int(state["n_updates"])
-            self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise damaged(folder, ValueError(reason)) from error
-
-    def _identity(self) -> dict[str, Any]:
-        """What a resumed run must share to end like an uninterrupted one."""
-        training = asdict(self.training)
-        for name in ("patience", "validate_every"):  # these may change
-            del training[name]
-        if self.training.schedule == "constant":
-            del training["max_epochs"]
-        return {
-            "model": asdict(self.model),
-            "training": training,
-            "data": self.rows.identity(),
-            **self.resume_key,
-        }
+    def _data_identity(self) -> list[Any]:
+        return self.rows.identity()

@@ -11,11 +11,12 @@ import math
 import mmap
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,27 @@ class Artifact:
     info: dict[str, Any] = field(default_factory=dict)  # settings, metrics and origin, for JSON
 
 
+@dataclass(frozen=True, eq=False)
+class SavedParts:
+    """A saved model of any kind, as its files hold it."""
+
+    network: dict[str, Any]
+    """Settings of the network, in `model.json`."""
+
+    weights: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, NDArray[Any]]
+    """Further arrays, in `ratings.safetensors`."""
+
+    items: dict[str, Any]
+    """`items.json`."""
+
+    info: dict[str, Any]
+    """Further fields of `model.json`."""
+
+
+Model = TypeVar("Model")
+
+
 def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32") -> None:
     """Write a model; a crash leaves the old one or the new one, never half of one.
 
@@ -78,14 +100,25 @@ def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32
             not be loaded again.
         ConfigError: If there is no such dtype.
     """
-    check_place(folder)
     config, weights = artifact.network.config, artifact.network.weights
     packed = {} if (problem := wrong_weights(config, weights)) else pack_weights(weights, dtype)
     if problem := problem or wrong_weights(config, unpack_weights(packed)):
         raise ArtifactError(f"this model cannot be saved as {dtype}: {problem}")
+    names = artifact.catalogue.names
+    items = pack_ids(artifact.catalogue.ids)
+    items["names"] = None if names is None else [str(name) for name in names.tolist()]
+    features, items["features"] = pack_features(artifact.catalogue.features)
+    ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
+    arrays = {**ratings, **features}
+    save_parts(SavedParts(asdict(config), packed, arrays, items, artifact.info), folder)
+
+
+def save_parts(parts: SavedParts, folder: Path) -> None:
+    """Write a model of any kind; see `save_artifact`."""
+    check_place(folder)
     try:
         with new_folder(folder) as new:
-            _write_files(artifact, packed, new)
+            _write_files(parts, new)
             for name in (*FILES, MODEL):
                 shutil.copymode(new / ITEMS, new / name)  # safetensors writes for the owner alone
             new.chmod(0o755)  # a new folder is private, a model as readable as its place allows
@@ -95,16 +128,11 @@ def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32
         raise ArtifactError(f"cannot write the model to {folder}: {error}") from error
 
 
-def _write_files(artifact: Artifact, weights: dict[str, NDArray[Any]], folder: Path) -> None:
-    names = artifact.catalogue.names
-    items = pack_ids(artifact.catalogue.ids)
-    items["names"] = None if names is None else [str(name) for name in names.tolist()]
-    features, items["features"] = pack_features(artifact.catalogue.features)
-    text = json.dumps(items, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def _write_files(parts: SavedParts, folder: Path) -> None:
+    text = json.dumps(parts.items, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / ITEMS).write_text(text, encoding="utf-8")
-    ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
-    save_arrays(folder / WEIGHTS, weights)
-    save_arrays(folder / RATINGS, {**ratings, **features})
+    save_arrays(folder / WEIGHTS, parts.weights)
+    save_arrays(folder / RATINGS, parts.arrays)
     files = {}
     for name in FILES:
         with map_file(folder / name) as file:
@@ -113,8 +141,8 @@ def _write_files(artifact: Artifact, weights: dict[str, NDArray[Any]], folder: P
         {
             "format": FORMAT,
             "cfnade_version": version("cfnade"),
-            "network": asdict(artifact.network.config),
-            **{k: v for k, v in artifact.info.items() if k not in _OF_THE_FORMAT},
+            "network": parts.network,
+            **{k: v for k, v in parts.info.items() if k not in _OF_THE_FORMAT},
             "files": files,
         }
     )
@@ -168,10 +196,15 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     Raises:
         ArtifactError: If there is none, it is damaged, or a later version wrote it.
     """
+    return load_parts(folder, partial(_artifact, look_inside=verify), verify=verify)
+
+
+def load_parts(folder: Path, build: Callable[[SavedParts], Model], *, verify: bool = True) -> Model:
+    """Read a model of any kind; `build` makes it of its parts or raises `CfnadeError`."""
     for _ in range(_TRIES):
         with folder_handle(folder) as handle:
             try:
-                return _load(folder, handle, verify=verify)
+                return _load(folder, handle, build, verify=verify)
             except ArtifactError:
                 if handle is None or _is_at(folder, handle):
                     raise
@@ -187,7 +220,9 @@ def _is_at(folder: Path, handle: int) -> bool:
         return False
 
 
-def _load(folder: Path, handle: int | None, *, verify: bool) -> Artifact:
+def _load(
+    folder: Path, handle: int | None, build: Callable[[SavedParts], Model], *, verify: bool
+) -> Model:
     """Load the files of one folder, whatever takes its place meanwhile."""
     described = read_description(folder, handle)
     files = {name: map_file(folder / name, folder=handle) for name in FILES}
@@ -196,23 +231,31 @@ def _load(folder: Path, handle: int | None, *, verify: bool) -> Artifact:
         if state not in _GOOD:
             raise _changed(folder / name, state)
     try:
-        config = _config(described["network"])
         weights = unpack_weights(map_tensors(files[WEIGHTS]))
-        if problem := wrong_weights(config, weights, look_inside=verify):
-            raise ArtifactError(problem)
         arrays = map_tensors(files[RATINGS])
-        of_features = {name: arrays.pop(name) for name in FEATURES if name in arrays}
-        artifact = Artifact(
-            NumpyNetwork(config, weights),
-            _relative_rating(arrays),
-            _catalogue(_items(files[ITEMS]), of_features),
-            {k: v for k, v in described.items() if k not in _OF_THE_FORMAT},
-        )
-        sizes = {config.n_items, artifact.relative_rating.n_items_, len(artifact.catalogue)}
-        if len(sizes) > 1:
-            raise ArtifactError("weights, ratings and item ids have different numbers of items")
+        info = {k: v for k, v in described.items() if k not in _OF_THE_FORMAT}
+        return build(SavedParts(described["network"], weights, arrays, _items(files[ITEMS]), info))
     except CfnadeError as error:
         raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
+
+
+def _artifact(parts: SavedParts, *, look_inside: bool) -> Artifact:
+    """A model of counts, made of its parts."""
+    if "kind" in parts.info:
+        raise ArtifactError(f"it is a model of {parts.info['kind']!r:.20}; use CFNADE.load")
+    config, weights, arrays = _config(parts.network), parts.weights, dict(parts.arrays)
+    if problem := wrong_weights(config, weights, look_inside=look_inside):
+        raise ArtifactError(problem)
+    of_features = {name: arrays.pop(name) for name in FEATURES if name in arrays}
+    artifact = Artifact(
+        NumpyNetwork(config, weights),
+        _relative_rating(arrays),
+        _catalogue(parts.items, of_features),
+        parts.info,
+    )
+    sizes = {config.n_items, artifact.relative_rating.n_items_, len(artifact.catalogue)}
+    if len(sizes) > 1:
+        raise ArtifactError("weights, ratings and item ids have different numbers of items")
     return artifact
 
 

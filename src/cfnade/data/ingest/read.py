@@ -196,7 +196,7 @@ def open_rows(connection: Connection, source: Any) -> RowSource:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class UsableRows:
     """Rows that can all be used, in SQL."""
 
     query: str
@@ -209,8 +209,14 @@ class _Rows:
     times: Times | None
 
 
-def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) -> _Rows:
-    """Refuse rows without a user, an item, a finite count of at least 0, a time or a kind."""
+def check_rows(
+    connection: Connection, scan: Scan, columns: Mapping[str, str], *, are_ratings: bool = False
+) -> UsableRows:
+    """Refuse rows without a user, an item, a finite count of at least 0, a time or a kind.
+
+    Ratings, in the role of counts, may be negative.
+    """
+    bad_counts = {k: v for k, v in BAD_COUNTS.items() if not are_ratings or k != "negative"}
     types = connection.types(scan.query)
     form = time_form(connection, scan, types["time"]) if "time" in columns else None
 
@@ -222,7 +228,7 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
     bad = {role: f"{quote_name(role)} IS NULL" for role in (*ID_ROLES, "event") if role in columns}
     sums = "true, 0"
     if "count" in columns:
-        bad |= BAD_COUNTS
+        bad |= bad_counts
         sums = "bool_and(number = trunc(number)), sum(number)"
     figures = [f"count(*) FILTER (WHERE {condition})" for condition in bad.values()]
     figures += [] if form is None else form.figures
@@ -244,12 +250,13 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
                 f"fill it in or drop these rows{or_ignore(role)}"
             )
     if n_bad:
-        place, row = _first(connection, scan, usable, " OR ".join(BAD_COUNTS.values()))
+        place, row = _first(connection, scan, usable, " OR ".join(bad_counts.values()))
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in n_bad.items())
         raise DataError(
-            f"{sum(n_bad.values()):,} of {n_rows:,} counts in column {columns['count']!r} cannot "
-            f"be used ({kinds}); the first is {row['count']} in {place} (user {row['user']}, "
-            f"item {row['item']}); make it a finite number of at least 0 or drop these rows"
+            f"{sum(n_bad.values()):,} of {n_rows:,} {'ratings' if are_ratings else 'counts'} in "
+            f"column {columns['count']!r} cannot be used ({kinds}); the first is {row['count']} "
+            f"in {place} (user {row['user']}, item {row['item']}); make it a finite number"
+            f"{'' if are_ratings else ' of at least 0'} or drop these rows"
         )
     times: Times | BadTimes | None = None
     if form is not None:
@@ -264,9 +271,9 @@ def _check_rows(connection: Connection, scan: Scan, columns: Mapping[str, str]) 
     if times is not None:
         query = f"SELECT *, {times.value} AS at FROM ({query})"
     if "count" not in columns:
-        return _Rows(query, "count(*)", times)
+        return UsableRows(query, "count(*)", times)
     exact = whole and total < EXACT_LIMIT
-    return _Rows(query, "sum(number)" if exact else "sum(number ORDER BY number)", times)
+    return UsableRows(query, "sum(number)" if exact else "sum(number ORDER BY number)", times)
 
 
 def usable_columns(types: Mapping[str, str]) -> str:
@@ -313,7 +320,7 @@ def _aggregate(
     connection: Connection, scan: Scan, columns: dict[str, str], named: Columns
 ) -> Interactions:
     """Number the ids, add up each pair or event, and fetch only numbers."""
-    rows = _check_rows(connection, scan, columns)
+    rows = check_rows(connection, scan, columns)
     user_ids = number_ids(connection, scan, rows.query, "user")
     item_ids = number_ids(connection, scan, rows.query, "item")
     kinds = _number_kinds(connection, rows.query, columns, named)
