@@ -7,12 +7,12 @@ from cfnade import checks
 from cfnade.errors import ConfigError
 
 
-@pytest.mark.parametrize("value", [1, 2.5, np.float32(3.0), np.int64(4)])
+@pytest.mark.parametrize("value", [1, 2.5, np.float32(3.0), np.int64(4), 10**30])
 def test_any_finite_number_is_returned_as_a_float(value):
     assert checks.check_number("alpha", value) == float(value)
 
 
-@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), [1]])
+@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), [1], 10**400])
 def test_anything_else_is_not_a_number(value):
     with pytest.raises(ConfigError, match="alpha must be a finite number"):
         checks.check_number("alpha", value)

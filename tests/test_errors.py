@@ -18,3 +18,10 @@ def test_every_error_is_ours_a_built_in_one_and_in_the_diagram():
 def test_a_number_comes_with_its_noun():
     shown = [errors.n_of(n, "user") for n in (0, 1, 1234)]
     assert shown == ["0 users", "1 user", "1,234 users"]
+
+
+def test_a_message_is_never_longer_than_people_read():
+    error = errors.DataError(f"the column {'a' * 9_000!r} is missing; name another")
+    assert len(str(error)) < 2_500
+    assert str(error).startswith("the column 'aaa") and str(error).endswith("; name another")
+    assert str(errors.DataError("short")) == "short"

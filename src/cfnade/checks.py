@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -21,9 +22,13 @@ def check_number(name: str, value: Any) -> float:
         ConfigError: If the value is anything else.
     """
     is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not np.isfinite(value):
-        raise ConfigError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
+    try:
+        number = float(value) if is_number else math.nan
+    except (OverflowError, TypeError):  # an integer of hundreds of digits, a complex number
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"{name} must be a finite number, got {value!r:.200}")
+    return number
 
 
 def check_bool(name: str, value: Any) -> None:

@@ -11,9 +11,20 @@ CfnadeError
 
 from __future__ import annotations
 
+_START, _END = 1_600, 400  # characters that are shown of a longer message
+
 
 class CfnadeError(Exception):
-    """Base of all errors here; messages say what is wrong, where, and what to do."""
+    """Base of all errors here; messages say what is wrong, where, and what to do.
+
+    A name or value in a file may have any length, so the middle of a long message is left out.
+    """
+
+    def __str__(self) -> str:
+        """The message."""
+        text = super().__str__()
+        is_short = len(text) <= _START + _END
+        return text if is_short else f"{text[:_START]} [...] {text[-_END:]}"
 
 
 class DataError(CfnadeError, ValueError):

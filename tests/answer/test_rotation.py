@@ -56,3 +56,10 @@ def test_enough_users_judge_whether_it_pays(monkeypatch, n_in_vain, pays):
         assert made.pays or n_in_vain == 64  # too few to judge
     made.judge(64 - n_in_vain, in_vain=False)
     assert made.pays == pays
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_were_not_verified_are_not_rotated(value):
+    V, d = weights(0, 0.1)
+    V[::3] = value
+    assert not RotatedWeights(V, d, ROUNDING).pays

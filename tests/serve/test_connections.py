@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import signal
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from cfnade.serve.connections import _network
+from cfnade.serve.connections import OpenTransport, _network
 from tests.serve.running import Running, is_up, wait_for
 from tests.storage.saved import KEPT
 
@@ -174,3 +175,32 @@ def test_a_network_of_version_6_is_one_client():
     assert _network("2001:db8::1") == _network("2001:db8:0:0:ffff::2") != _network("2001:db8:1::1")
     assert _network("fe80::1%eth0") == _network("fe80::2%eth0")
     assert _network("192.0.2.1") != _network("192.0.2.2")
+
+
+def test_what_is_written_to_a_closed_connection_is_dropped():
+    """A client may hang up between two parts of its answer; uvloop raises an error then."""
+    uvloop = pytest.importorskip("uvloop")
+    made = []
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport):
+            made.append(transport)
+
+    async def hang_up():
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Server, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        while not made:
+            await asyncio.sleep(0.01)
+        made[0].abort()
+        await asyncio.sleep(0.05)
+        with pytest.raises(RuntimeError, match="closed"):
+            made[0].write(b"x")
+        open_transport = OpenTransport(made[0])
+        open_transport.write(b"x")
+        assert open_transport.is_closing()
+        writer.close()
+        server.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(hang_up())

@@ -66,7 +66,10 @@ class RotatedWeights:
 def _principal_axes(V: NDArray[np.float32]) -> NDArray[np.float64]:
     """Orthogonal axes that hold V except for the share `_REST`, (n_hidden, n_kept)."""
     some = V[:: max(1, len(V) // _SAMPLE)].astype(np.float64)
-    squares, axes = np.linalg.eigh(some.T @ some)  # ascending
+    gram = some.T @ some
+    if not np.isfinite(gram).all():  # of a model that was not verified: keep all columns
+        return np.eye(len(gram))
+    squares, axes = np.linalg.eigh(gram)  # ascending
     n_rest = np.searchsorted(np.cumsum(squares), _REST * squares.sum())
     return np.asarray(axes[:, n_rest:])
 

@@ -95,6 +95,25 @@ class Connections:
                 logged_at = now
 
 
+class OpenTransport:
+    """A transport that drops what is written after it was closed, as asyncio's own do.
+
+    uvloop raises an error if a client hangs up in the middle of an answer, before the protocol
+    knows about it.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        """Send bytes if the connection is open."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -115,7 +134,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head."""
-        super().connection_made(transport)
+        super().connection_made(OpenTransport(transport))  # type: ignore[arg-type]
         self.address = _network(self.client[0] if self.client else "")
         self._wait(self.limits.head_seconds)
         self.guard.add(self)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import gzip
 import os
 import resource
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 
 import duckdb
 import pytest
@@ -395,3 +397,18 @@ with connect(temp_directory={str(tmp_path)!r}):
     with connect(temp_directory=tmp_path):
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+CONTRADICTORY = (
+    "eNptkc1Kw0AQx2fXtYRasQVnyUoOuTREKKW2VjzkoFIv0sPSsyjmQyz2A9qmT+ND+AAePPpYzmQr9GCyu5lhfv/ZzX"
+    "/t7eQCATWeddBSUMMawFEsAcDC7sEGNveqtVNXRYUeNsYokVLVOGGSkTqzyrEHniDwJggA/iY0uafnZsix2uXK1VCa"
+    "8RD847zM3vP0eZ29FfMXaobQlr4q18WKEA6nm2I++6oUbfAPs2W52LTrdB7VeeSVKtqawCQRBAiGhpOj1FZf6yTyEl"
+    "8IX4CGuPq2WmCIpJf/kFXSqXinStXV/WiUXNl/OGV2R6jABz2JPkS0DXzFxrhVg5b7Oe/XIau4D7KfEvSPwCciP4W2"
+    "kae/BcTxiIwY3YXbYrWeLhfhtt/tdXthnJbTWR7mw8ssTYtB/npuEra4GnAv6Irobn8BlIY8fA=="
+)
+"""A Parquet file, compressed, with one byte changed: DuckDB counts rows that it cannot find."""
+
+
+def test_a_file_that_contradicts_itself_is_refused_in_one_line(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(zlib.decompress(base64.b64decode(CONTRADICTORY)))
+    assert "is damaged" in refused(tmp_path / "x.parquet")

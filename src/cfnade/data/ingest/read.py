@@ -310,7 +310,10 @@ def _first(
             roles = connection.types(query)
             shown = {role: scan.shown(role, v) for role, v in zip(roles, values, strict=True)}
             return f"data row {place:,} of {label}", shown
-    raise AssertionError("a row that was counted is missing")
+    raise DataError(
+        f"rows of {next(iter(scan.parts))} that cannot be used were counted, but not found when "
+        "read again; the file is damaged or was changed meanwhile: write it anew"
+    )
 
 
 # Rows become counts -----------------------------------------------------------------------------
