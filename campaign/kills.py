@@ -27,7 +27,7 @@ from typing import Any
 import safetensors.numpy
 
 from campaign.tally import Tally, seeded
-from cfnade import files
+from cfnade import folders
 from cfnade.cli.main import run
 from cfnade.errors import ArtifactError
 from cfnade.fit import pipeline
@@ -175,7 +175,7 @@ def die_writing(number: int) -> Callable[[], None]:
             os.kill(os.getpid(), signal.SIGKILL)
         safetensors.numpy.save_file(arrays, path)
 
-    return lambda: setattr(files, "save_file", write)
+    return lambda: setattr(folders, "save_file", write)
 
 
 def kills(numbers: range, seed: int, until: float) -> Tally:

@@ -54,7 +54,7 @@ def test_purchases_are_predicted_better_with_the_other_events(model, shop):
     assert alone.histories(shop.train).nnz == shop.train.target_counts.nnz
     with_all, bought = quality(model, shop), quality(alone, shop)
     assert with_all["mpr"] < 0.7 * bought["mpr"]
-    assert with_all["ndcg@20"] > 1.3 * bought["ndcg@20"]
+    assert with_all["ndcg@20"] > 1.2 * bought["ndcg@20"]
 
 
 def test_the_weights_are_found_and_saved(model, tmp_path, shop):
