@@ -133,3 +133,9 @@ def test_where_nothing_is_searched_validation_is_not_looked_at(fixed):
 def test_settings_without_meaning_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Readout(**wrong)
+
+
+@pytest.mark.parametrize("repeats", [2.5, 7, "weights", (1.0,), [1.0, "a", 2.0, 3.0], {}])
+def test_repeats_are_a_list_of_numbers(repeats):
+    with pytest.raises(ConfigError, match="repeats"):
+        Readout(repeats=repeats)

@@ -77,7 +77,7 @@ def test_without_a_terminal_fit_logs_a_line_for_each_stage(events, tmp_path, cap
     assert run(["fit", str(events), "--out", str(out), *QUICK]) == 0
     captured = capsys.readouterr()
     *before, training, readout, calibration, last = captured.err.splitlines()
-    assert before == ["direct path", "factors"]
+    assert before == ["factors", "direct path"]
     look = r"validation MPR (\d+\.\d\d) % \(best \1 %\)"
     assert re.fullmatch(rf"training, epoch 6: loss \d+\.\d{{4}}, {look}", training)
     assert (readout, calibration, last) == ("readout", "calibration", "direct path of all pairs")

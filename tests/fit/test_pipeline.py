@@ -189,7 +189,7 @@ def stages_of(
 
 def test_the_stages_of_a_fit_are_announced():
     train, held_out = hold_out(group_counts(), share=0.1, rng=0)
-    before, after = ["direct path", "factors"], ["readout", "calibration"]
+    before, after = ["factors", "direct path"], ["readout", "calibration"]
     last = "direct path of all pairs"
     assert stages_of(FitSettings(QUICK)) == [*before, "training", *after, last]
     three = [*before, "training", "training 2", "training 3", *after, last]

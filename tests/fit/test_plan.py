@@ -186,7 +186,7 @@ def test_trials_are_made_around_the_plan():
 
 
 def test_stages_are_announced_in_their_order():
-    before, after = ["direct path", "factors"], ["readout", "calibration"]
+    before, after = ["factors", "direct path"], ["readout", "calibration"]
     last = "direct path of all pairs"
     assert list(plan_of().stages) == [*before, "training", *after, last]
     trainings = ["training", "training 2", "training 3"]

@@ -74,12 +74,14 @@ class Readout:
         if self.direct_neighbours is not None:
             check_whole("direct_neighbours", self.direct_neighbours, 1)
         if self.repeats is not None:
-            object.__setattr__(self, "repeats", tuple(self.repeats))  # JSON has lists
-            check_at_least(-math.inf, **{f"repeats[{n}]": w for n, w in enumerate(self.repeats)})
-            if len(self.repeats) not in (0, N_REPEAT_WEIGHTS):
+            given = self.repeats
+            if not isinstance(given, (list, tuple)) or len(given) not in (0, N_REPEAT_WEIGHTS):
                 raise ConfigError(
-                    f"repeats must be {N_REPEAT_WEIGHTS} weights or none, got {len(self.repeats)}"
+                    f"repeats must be a list of {N_REPEAT_WEIGHTS} weights or of none, "
+                    f"got {given!r:.100}"
                 )
+            check_at_least(-math.inf, **{f"repeats[{n}]": w for n, w in enumerate(given)})
+            object.__setattr__(self, "repeats", tuple(given))  # JSON has lists
         for name in RECENCY:
             if getattr(self, name) is not None:
                 check_at_least(0, **{name: getattr(self, name)})

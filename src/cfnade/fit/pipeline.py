@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,13 @@ from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, confidence, likes_alone
 from cfnade.data.splitting import sample_users, without_overlap
 from cfnade.errors import DataError, MissingExtraError
+from cfnade.fit.background import Background
 from cfnade.fit.cold_start import add_features, find_strengths
 from cfnade.fit.judge import Judge
 from cfnade.fit.plan import (
     ALL_EVENTS,
     FEWEST_NEW_TARGETS,
+    TRAINED_TWICE,
     FitPlan,
     calibration_users,
 )
@@ -36,13 +39,15 @@ from cfnade.fit.training_part import TrainingPart, find_repeats
 from cfnade.metrics.search import Trial, coordinate_search
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 from cfnade.progress import Callbacks
-from cfnade.threads import available_threads, limited_threads
+from cfnade.threads import limited_threads
 
 if TYPE_CHECKING:
     from cfnade.model.training import Epoch, Trained
 
 logger = logging.getLogger(__name__)
 
+StartWeights: TypeAlias = "dict[str, NDArray[np.float32]] | None"
+"""By name; None starts at random."""
 
 CHECKPOINT_SECONDS = 20.0
 """Minimum time between two checkpoints: writing one takes as long as an epoch of a small fit."""
@@ -59,7 +64,7 @@ def hold_out_validation(
     share, by = settings.validation_share, plan.validation_by
     if share == 0:
         return known, None
-    if by in ("time", "last"):
+    if by in TRAINED_TWICE:
         try:
             split = split_by_time if by == "time" else split_last
             found = split(known, share=share)
@@ -170,10 +175,12 @@ def fit_network(
     callbacks = callbacks or Callbacks()
     callbacks.plan(plan.stages_with(features), plan.training.max_epochs)
     # Last, once all settings are good: this deletes the checkpoints of an abandoned run.
-    with open_checkpoints(checkpoint, resume=resume) as checkpoints:
-        fitting = _Fitting(settings, plan, relative_rating, callbacks, checkpoints, features)
-        with limited_threads(settings.n_threads):
-            return fitting.fit(known, validation)
+    with (
+        open_checkpoints(checkpoint, resume=resume) as kept,
+        limited_threads(settings.n_threads) as n_threads,
+    ):
+        fitting = _Fitting(settings, plan, relative_rating, callbacks, kept, n_threads, features)
+        return fitting.fit(known, validation)
 
 
 @dataclass(frozen=True)
@@ -201,30 +208,57 @@ class _Fitting:
     relative_rating: RelativeRating | None
     callbacks: Callbacks
     checkpoints: Checkpoints
+    n_threads: int
+    """Of a training, at most."""
+
     features: ItemFeatures | None = None
     factorised: dict[str, Any] = field(default_factory=dict, repr=False)
     """The data of the latest factorisation and its factors of items: the next one begins there."""
+
+    after_factors: Callable[[], None] | None = None
+    """Called once there are factors of a part of the data."""
 
     def fit(self, known: Interactions, validation: CountMatrix | None) -> Fitted:
         """Train, and find the readout on held-out pairs; then add those pairs.
 
         Random pairs change the count distributions and the direct path, and training again would
         gain nothing (decision 29). The latest events do change the network: a short training
-        without them finds the readout, then another one is trained on all (decision 41).
+        without them finds the readout, and another one is trained on all: beside it if that fits
+        into memory (decision 41).
         """
         train, held_out = known, validation
         if validation is None:
             train, held_out = hold_out_validation(known, self.settings, self.plan)
         if known.target_event is not None and known.event_weights is None:
             known, train = self._weigh_events(known, train, held_out)
-        chosen = self._choose(known, train, held_out)
-        plan, trained, part = chosen.plan, chosen.trained, chosen.part
-        if part is None:
-            part = self._part(known)
-            if plan.refits:
-                trained = self._train_once(ALL_EVENTS, plan, part, None)
-        if held_out is None or part is not chosen.part:
-            self.callbacks.begin("direct path of all pairs")
+        is_beside = train is not known and self.plan.trains_beside and self.n_threads > 1
+        last: Background[Trained[NumpyNetwork]] = Background(self.callbacks)
+        with last, limited_threads(1 if is_beside else self.n_threads):
+            whole = self._part(known)
+
+            def train_last(callbacks: Callbacks) -> Trained[NumpyNetwork]:
+                """Train on all events; the factorisation begins with the factors so far."""
+                steps = replace(self, n_threads=1, callbacks=callbacks)
+                start = steps._start(self.plan, whole)
+                return steps._train_once(ALL_EVENTS, self.plan, whole, None, start)
+
+            if is_beside:
+                steps = replace(self, n_threads=1, after_factors=lambda: last.start(train_last))
+                chosen = steps._choose(known, train, held_out)
+            else:
+                chosen = self._choose(known, train, held_out)
+            plan, trained, part = chosen.plan, chosen.trained, chosen.part
+            if held_out is None or part is None:
+                self.callbacks.begin("direct path of all pairs")
+            if part is None:
+                part = whole
+                part.readout_parts.neighbours(chosen.readout)
+                if last.is_started:
+                    self._announce(ALL_EVENTS, plan)
+                    trained = last.result()
+                elif plan.refits:
+                    start = self._start(plan, part)
+                    trained = self._train_once(ALL_EVENTS, plan, part, None, start)
         _, histories = part.histories(chosen.readout.history_half_life or 0.0)
         scorer = part.scorer(trained.network, chosen.readout)
         return Fitted(
@@ -246,10 +280,9 @@ class _Fitting:
         """Train on a part of the data, and find all that depends on what was held out."""
         before_later = part = self._part(train)
         if held_out is None:
-            plan, trained = self._train(part, None)
+            plan, trained = self._train(part, None, self.plan, self._start(self.plan, part))
             strengths = None if self.features is None else FeatureStrengths()
             return _Chosen(plan, trained, plan.readout.or_usual(), part, strengths=strengths)
-        self.callbacks.begin("direct path")
         new = without_overlap(train.counts, held_out)
         if train.dislikes is not None:  # never recommended
             new = without_overlap(train.dislikes, new)
@@ -257,8 +290,14 @@ class _Fitting:
             # Most are in the histories, as other events: judge the network on any pair.
             train, new = self._hold_out_any(train)
             part = self._part(train)
+        is_rough = self.plan.refits and train is not known and self.plan.trials == 1
+        first = self.plan.rough() if is_rough else self.plan  # of a network that is not kept
+        start = self._start(first, part)
+        if self.after_factors is not None:
+            self.after_factors()
+        self.callbacks.begin("direct path")
         judge = Judge(part, new, self.settings.choose_by)
-        plan, trained = self._train(part, judge, rough=self.plan.refits and train is not known)
+        plan, trained = self._train(part, judge, first, start)
         self.callbacks.begin("readout")
         readout, mpr = judge.find_readout(trained.network)
         half_life, n_items = readout.history_half_life or 0.0, known.n_items
@@ -353,44 +392,39 @@ class _Fitting:
         return add_features(scorer, known, strengths, histories=histories, n_threads=n_threads)
 
     def _train(
-        self, part: TrainingPart, judge: Judge | None, *, rough: bool = False
+        self, part: TrainingPart, judge: Judge | None, first: FitPlan, start: StartWeights
     ) -> tuple[FitPlan, Trained[NumpyNetwork]]:
-        """Train once, or search for training settings; returns the plan with those found.
-
-        A rough network is trained for a short time: it finds the readout of another one.
-        """
+        """Train once as `first` says, or search for settings; returns the plan with those found."""
         plan = self.plan
         if judge is None or plan.trials == 1:
-            short = plan.rough() if rough else plan
-            return plan, self._train_once("training", short, part, judge)
+            return plan, self._train_once("training", first, part, judge, start)
         names = (name for name in plan.stages if name.startswith("training"))
         best: list[tuple[float, FitPlan, Trained[NumpyNetwork]]] = []
 
         def attempt(settings: dict[str, Any]) -> Trial:
             changed = plan.changed(**settings)
-            found = self._train_once(next(names), changed, part, judge)
+            start = self._start(changed, part)
+            found = self._train_once(next(names), changed, part, judge, start)
             cost = judge.cost(found.network)
             if not best or cost < best[0][0]:
                 best[:] = [(cost, changed, found)]
             return Trial(settings, cost)
 
         usual = {**vars(plan.model), **vars(plan.training)}
-        start = {name: usual[name] for name in plan.grid}
-        coordinate_search(attempt, start, plan.grid, max_trials=plan.trials)
+        at_first = {name: usual[name] for name in plan.grid}
+        coordinate_search(attempt, at_first, plan.grid, max_trials=plan.trials)
         return best[0][1:]
 
-    def _start(
-        self, name: str, plan: FitPlan, part: TrainingPart
-    ) -> dict[str, NDArray[np.float32]] | None:
-        """Weights to start from; None starts at random."""
+    def _start(self, plan: FitPlan, part: TrainingPart) -> StartWeights:
+        """Weights to start from."""
         from cfnade.model.training import first_weights
 
         if plan.factors is None:
             return None
-        if name == "training":
-            self.callbacks.begin("factors")
         factors, first = plan.factors, self.factorised.get("items")
-        if first is not None:
+        if first is None:
+            self.callbacks.begin("factors")
+        else:
             is_same = self.factorised["data"] is part.data
             factors = replace(factors, n_iterations=0) if is_same else factors.rough()
         started, found = start_from_factors(
@@ -405,17 +439,23 @@ class _Fitting:
         self.factorised.update(data=part.data, items=found)
         return started
 
+    def _announce(self, name: str, plan: FitPlan) -> None:
+        self.callbacks.plan({}, plan.training.max_epochs)
+        self.callbacks.begin(name)
+
     def _train_once(
-        self, name: str, plan: FitPlan, part: TrainingPart, judge: Judge | None
+        self,
+        name: str,
+        plan: FitPlan,
+        part: TrainingPart,
+        judge: Judge | None,
+        start: StartWeights,
     ) -> Trained[NumpyNetwork]:
         from cfnade.model.training import train
 
-        start = self._start(name, plan, part)
-        self.callbacks.plan({}, plan.training.max_epochs)
-        self.callbacks.begin(name)
+        self._announce(name, plan)
         checkpoint, resume = self.checkpoints.of(name)
-        n_threads = plan.training_threads(self.settings.n_threads or available_threads())
-        with limited_threads(n_threads):
+        with limited_threads(plan.training_threads(self.n_threads)):
             return train(
                 plan.model,
                 plan.training,

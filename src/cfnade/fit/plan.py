@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from cfnade.beyond.direct import regression_bytes
@@ -43,6 +44,9 @@ FEWEST_REPEATS, REPEAT_SCORES = 50, 1_000_000
 
 FEWEST_NEW_TARGETS = 300
 """Held-out target events with items new to the user, below which the network is judged on any."""
+
+TRAINED_TWICE = ("time", "last")
+"""Ways of validation after which the network is trained again, on the latest events too."""
 
 ALL_EVENTS = "training on all events"
 """Name of the stage that trains again, once the readout is found on the latest events."""
@@ -164,14 +168,15 @@ class MemoryPlan:
         direct: int = 0,
         n_factors: int = 0,
         judged_users: int = 0,
+        n_trainings: int = 1,
     ) -> MemoryPlan:
-        """Estimate what fitting takes; `direct` is the bytes of the direct path."""
+        """Estimate what fitting takes, with the bytes of the direct path and several trainings."""
         share, n_items = training.context_share, model.n_items
         n_targets = n_items if share is None else int((1.0 - share) * n_items) + 1
         return cls(
             data=_PAIR_BYTES * n_pairs,
-            weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES,
-            update=4 * training.batch_size * n_targets * 2,
+            weights=4 * 3 * n_items * model.n_hidden * _WEIGHT_COPIES * n_trainings,
+            update=4 * training.batch_size * n_targets * 2 * n_trainings,
             direct=direct,
             factors=4 * (min(n_users, FACTOR_USERS) + n_items) * n_factors * _FACTOR_COPIES,
             judged=4 * judged_users * n_items * _JUDGED_COPIES,
@@ -228,6 +233,9 @@ class FitPlan:
     """Maximum number of trainings in the search for `max_epochs`, `alpha` and `item_l2`."""
 
     memory: MemoryPlan
+    trains_beside: bool = False
+    """Whether training on all events runs beside the steps that find the readout."""
+
     memory_limit: int | None = None
     validation_by: ValidationBy = "pairs"
     """How validation is held out."""
@@ -267,7 +275,10 @@ class FitPlan:
             direct = _direct(recipe.readout, n_users, n_items, n_pairs)
         given = settings.memory_limit
         limit = None if given is None else check_bytes("memory_limit", given)
-        memory = MemoryPlan.of(
+        by = _validation_by(settings.validation_by, clock)
+        trains_beside = recipe.trials == 1 and by in TRAINED_TWICE
+        sizes = partial(
+            MemoryPlan.of,
             n_users,
             n_pairs,
             model,
@@ -278,8 +289,9 @@ class FitPlan:
             n_factors=0 if factors is None else factors.n_factors,
             judged_users=_validation_users(n_users, n_items, clock),
         )
-        if limit is not None:
-            memory = memory.within(limit)
+        memory = sizes(n_trainings=1 + trains_beside)
+        if limit is not None and memory.total > limit:
+            trains_beside, memory = False, sizes().within(limit)
         if direct is not None and not memory.direct:
             direct = None
         readout = replace(recipe.readout, direct=False)
@@ -295,14 +307,15 @@ class FitPlan:
             direct,
             recipe.trials,
             memory,
+            trains_beside,
             limit,
-            _validation_by(settings.validation_by, clock),
+            by,
             clock,
         )
 
     def training_threads(self, n_threads: int) -> int:
         """Number of threads to train with, at most `n_threads`."""
-        n_logits = self.memory.update // 8
+        n_logits = self.memory.update // (8 * (1 + self.trains_beside))
         return n_threads if n_logits >= SEVERAL_THREADS_LOGITS else 1
 
     @property
@@ -318,7 +331,7 @@ class FitPlan:
     @property
     def refits(self) -> bool:
         """Whether to train again on all events, the latest included."""
-        return self.validation_by in ("time", "last")
+        return self.validation_by in TRAINED_TWICE
 
     def rough(self) -> FitPlan:
         """The same with a short training, for a network that only finds the readout."""
@@ -346,8 +359,8 @@ class FitPlan:
         n_items, n_updates = model.n_items, training.updates_per_epoch(self.n_users)
         product = 6e-9 * n_items * model.n_hidden / 2  # of a user in training
         stages = {
-            "direct path": 0.0,
             "factors": 0.0,
+            "direct path": 0.0,
             "training": training.max_epochs * n_updates * training.batch_size * product,
             "readout": 7e-6 * self.validation_users * n_items,
             "calibration": 20.0,
@@ -362,13 +375,17 @@ class FitPlan:
         after = {name: stages.pop(name) for name in ("readout", "calibration")}
         if self.clock is not None:
             after["readout"] *= 6  # more to search
+        after["direct path of all pairs"] = stages["direct path"]
         if self.refits:
             if self.trials == 1 and self.factors is not None:
                 stages["factors"] *= self.factors.rough().n_iterations / self.factors.n_iterations
-            after[ALL_EVENTS] = stages["factors"] + stages["training"]
+            again = stages["factors"] + stages["training"]
             if self.trials == 1:
                 stages["training"] *= self.rough().training.max_epochs / training.max_epochs
-        return stages | after | {"direct path of all pairs": stages["direct path"]}
+            if self.trains_beside:  # what is left of it
+                again = max(0.0, again - stages["training"] - sum(after.values()))
+            after[ALL_EVENTS] = again
+        return stages | after
 
     def stages_with(self, features: ItemFeatures | None) -> dict[str, float]:
         """The stages of a fit with features of items."""
