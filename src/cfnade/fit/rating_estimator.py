@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
@@ -169,6 +168,8 @@ class CFNADE:
             return float(np.sqrt((errors**2).mean()))
 
         ends = {"bounds": np.log(_TEMPERATURES), "method": "bounded"}
+        from scipy.optimize import minimize_scalar
+
         found = [minimize_scalar(cost, **ends) for cost in (log_loss, rmse)]
         temperatures = [float(np.exp(each.x)) for each in found]
         training, metrics = {"temperatures": temperatures}, {"validation_rmse": float(found[1].fun)}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
@@ -100,6 +99,8 @@ class NumpyRatingNetwork:
             p = softmax(x @ (mean + change).T, axis=1)
             loss = -np.log(p[is_level]).sum() + 0.5 * FOLD_IN_L2 * (change**2).sum()
             return float(loss), ((p - is_level).T @ x + FOLD_IN_L2 * change).ravel()
+
+        from scipy.optimize import minimize
 
         found = minimize(cost, np.zeros(mean.size), jac=True, method="L-BFGS-B").x
         return np.asarray(z @ (mean + found.reshape(mean.shape)).T, dtype=np.float64)
