@@ -113,6 +113,7 @@ def test_a_user_without_ratings_is_named(model):
         {"learning_rate": 0.0},
         {"validation_share": 1.0},
         {"n_factors": -1},
+        {"share": "no"},
     ],
 )
 def test_bad_settings_are_refused(setting):

@@ -21,7 +21,7 @@ from cfnade.baselines.rating_baselines import BiasedFactors, BiasedMeans
 from cfnade.compare.plots import BLUE, GREY, INK, canvas
 from cfnade.compare.reliability import reliability
 from cfnade.data.rating_table import RatingTable
-from cfnade.errors import ArtifactError
+from cfnade.errors import ArtifactError, DataError, n_of
 from cfnade.fit.rating_estimator import CFNADE
 from cfnade.folders import replace_file
 from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEST_SHARE, VALIDATION_SHARE, N_BOOTSTRAP = 0.1, 0.05, 1000
+LEAST_RATINGS = 50
 _DECAYS = (1e-5, 3e-5, 6e-5, 1.2e-4, 2.5e-4, 5e-4, 1e-3, 2e-3)
 _OF_NETWORKS: dict[str, Sequence[Any]] = {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}
 
@@ -100,18 +101,24 @@ def compare_ratings(
     keep: Path | None = None,
     on_cell: Callable[[str, int], None] | None = None,
 ) -> RatingComparison:
-    """Tune each model on validation and test it once, for every seed.
+    """Tune each of the `MODELS` on validation and test it once, for every seed.
 
     Args:
         table: The ratings.
-        models: Names in `MODELS`.
+        models: Names.
         seeds: A split and a fit for each.
         dataset: Name of the data.
         max_trials: Settings to try per model and seed.
-        settings: Further settings of CF-NADE, the same for every trial.
+        settings: Settings of CF-NADE that are the same for every trial.
         keep: Folder of finished cells, which are not run again.
         on_cell: Called with the model and the seed before each cell.
     """
+    CFNADE().set_params(**(settings or {}))  # refuses a wrong name before anything is fitted
+    if table.levels.nnz < LEAST_RATINGS:
+        raise DataError(
+            f"{n_of(table.levels.nnz, 'rating')} are too few to hold out a test and a validation "
+            f"part; a comparison needs at least {LEAST_RATINGS}"
+        )
     cells, (n_users, n_items, checksum) = [], identity_of(table.levels)
     for model, seed in product(models, seeds):
         path = None if keep is None else keep / f"{model}-{seed}.json"

@@ -130,14 +130,18 @@ def _table(
     users: NDArray[Any], items: NDArray[Any], ratings: NDArray[Any], ids: Any, scale: Any
 ) -> RatingTable:
     """Put ratings, (n_ratings,) with their rows and columns, on a scale."""
-    values = np.unique(np.round(ratings if scale is None else scale, _DIGITS)).astype(np.float64)
-    if len(values) > MOST_LEVELS or not np.isfinite(values).all():
+    try:
+        values = np.asarray(ratings if scale is None else scale, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"a scale is a list of numbers, such as [1, 2, 3]; got {scale!r}") from None
+    values = np.unique(np.round(values, _DIGITS))
+    if (ratings == ratings[:1]).all():
+        raise DataError("all ratings are the same, so there is nothing to learn; check the column")
+    if not 0 < len(values) <= MOST_LEVELS or not np.isfinite(values).all():
         raise DataError(
             f"ratings must have at most {MOST_LEVELS} different, finite values, got "
             f"{len(values):,}; round them, or use ImplicitCFNADE if these are counts"
         )
-    if len(values) < 2 or (ratings == ratings[:1]).all():
-        raise DataError("all ratings are the same, so there is nothing to learn; check the column")
     levels = csr_array((levels_of(ratings, values), (users, items)), [len(each) for each in ids])
     if levels.nnz < len(ratings):  # scipy adds up repeated pairs
         raise DataError(

@@ -15,7 +15,14 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from cfnade.checkpoints import open_checkpoints
-from cfnade.checks import check_above_zero, check_choice, check_number, check_share, check_whole
+from cfnade.checks import (
+    check_above_zero,
+    check_bool,
+    check_choice,
+    check_number,
+    check_share,
+    check_whole,
+)
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.rating_table import RatingTable, levels_of, read_ratings
 from cfnade.data.sklearn_rules import parameter_names, representation
@@ -120,6 +127,7 @@ class CFNADE:
             TrainingError: If the loss is no longer finite.
         """
         check_choice("by", self.by, ("items", "users"))
+        check_bool("share", self.share)
         check_share(validation_share=self.validation_share)
         if not 0 <= check_number("ordinal_weight", self.ordinal_weight) <= 1:
             raise ConfigError(f"ordinal_weight must be from 0 to 1, got {self.ordinal_weight}")
@@ -158,14 +166,11 @@ class CFNADE:
         return self
 
     def predict(self, user: Any, items: Any = None) -> NDArray[np.float64]:
-        """Expected ratings.
+        """Expected ratings of some items, (n_items,).
 
         Args:
             user: An id, or anyone's ratings by item id.
-            items: Ids of the items to predict; None for all, in the order of `ratings_.item_ids`.
-
-        Returns:
-            (n_items,).
+            items: Ids; None for all items, in the order of `ratings_.item_ids`.
 
         Raises:
             DataError: If an id is unknown, a rating is not on the scale, or there are no ratings.
@@ -179,11 +184,7 @@ class CFNADE:
     def recommend(
         self, user: Any, n: int = 10, *, filter_already_rated_items: bool = True
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The items with the highest expected rating for a user, as in `predict`.
-
-        Returns:
-            Item ids and expected ratings, best first, (at most n,) each.
-        """
+        """The items with the highest expected ratings for a user of `predict`, best first."""
         check_whole("the number of items", n, 1)
         expected = self.predict(user)
         rated = self._history(user)[1].indices if filter_already_rated_items else []
@@ -280,11 +281,10 @@ class CFNADE:
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> CFNADE:
-        """Read a model that `save` wrote; needs no torch, and nothing in it is executed.
+        """Read a model that `save` wrote; nothing in it is executed.
 
         Raises:
-            ArtifactError: If there is no model of ratings, it is damaged, or a later version
-                wrote it.
+            ArtifactError: If there is none, or it is damaged, of counts or of a later version.
         """
         saved = load_rating_artifact(Path(folder), verify=verify)
         try:

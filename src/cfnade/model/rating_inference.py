@@ -39,11 +39,8 @@ class NumpyRatingNetwork:
     def hidden(self, levels: csr_array) -> NDArray[np.float32]:
         """What the output layer reads for each row (h of Eq. 4, after all layers).
 
-        Args:
-            levels: Known ratings from 1 to K, sparse, (n_rows, n_columns).
-
-        Returns:
-            (n_rows, n_hidden), or (n_rows, n_factors) of the low-rank version.
+        Known ratings are from 1 to K, sparse, (n_rows, n_columns). Returns (n_rows, n_hidden), or
+        (n_rows, n_factors) of the low-rank version.
         """
         config, weights = self.config, self.weights
         entered = table_rows(levels, config.n_levels) @ weights["input_weight"]

@@ -20,14 +20,9 @@ from cfnade.model.training import Run
 
 
 class RatingRun(Run[NumpyRatingNetwork]):
-    """One training run on ratings; `run_epochs` runs it.
+    """One training run on ratings from 1 to K, sparse, (n_rows, n_columns); see `run_epochs`.
 
-    Args:
-        model: What the network is.
-        training: How to train it; what concerns likes is not used.
-        levels: Ratings from 1 to K, sparse, (n_rows, n_columns).
-        share: See `RatingNetwork`.
-        ordinal_weight: See `rating_cost`.
+    `share` is that of `RatingNetwork`, `ordinal_weight` that of `rating_cost`.
     """
 
     network: RatingNetwork
