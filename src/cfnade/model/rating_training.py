@@ -45,12 +45,7 @@ class RatingRun(Run[NumpyRatingNetwork]):
         # Weight decay is in the gradients, as biases have none.
         moving = RowOptimizer(dict(network.named_parameters()), replace(training, weight_decay=0.0))
         key = {"share": share, "ordinal_weight": ordinal_weight}
-        super().__init__(model, training, network, moving, key)
-
-    @property
-    def n_steps(self) -> int:
-        """Updates in an epoch."""
-        return self.training.updates_per_epoch(self.levels.shape[0])
+        super().__init__(model, training, network, moving, self.levels.shape[0], key)
 
     def loss(self, levels: csr_array, rng: np.random.Generator) -> Tensor:
         """Cost of the ratings of a batch of rows, of which none is empty."""

@@ -214,9 +214,11 @@ class Run(ABC, Generic[Network]):
         training: TrainingConfig,
         network: nn.Module,
         optimizer: RowOptimizer,
+        n_rows: int,
         resume_key: Mapping[str, Any] | None = None,
     ) -> None:
         self.training = training
+        self.n_steps = training.updates_per_epoch(n_rows)  # in an epoch
         self.network, self.optimizer = network, optimizer
         self._settings = model
         self.resume_key = dict(resume_key or {})
@@ -225,11 +227,6 @@ class Run(ABC, Generic[Network]):
         self.best_epoch = 0
         self.n_updates = 0
         self.epochs: list[Epoch] = []
-
-    @property
-    @abstractmethod
-    def n_steps(self) -> int:
-        """Updates in an epoch."""
 
     @abstractmethod
     def _updates(self, rng: np.random.Generator) -> Iterator[float]:
@@ -406,7 +403,7 @@ class _Run(Run[NumpyNetwork]):
             self.is_trained = torch.from_numpy(trained_items).float()[:, None]
             moving = replace(training, weight_decay=0.0)  # it is in the gradients then
         optimizer = RowOptimizer(dict(network.named_parameters()), moving)
-        super().__init__(model, training, network, optimizer, resume_key)
+        super().__init__(model, training, network, optimizer, self.rows.n_users, resume_key)
         self.exchange = exchange or self.exchange
         self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
 
@@ -468,11 +465,6 @@ class _Run(Run[NumpyNetwork]):
         self.optimizer.step(gradients, rows, self._learning_rate())
         self.n_updates += 1
         return float(loss) / n_items
-
-    @property
-    def n_steps(self) -> int:
-        """Updates in an epoch."""
-        return self.training.updates_per_epoch(self.rows.n_users)
 
     @torch.no_grad()
     def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:
