@@ -113,8 +113,8 @@ class CFNADE:
         """Learn from ratings.
 
         Args:
-            ratings: A frame, a file, a scipy sparse matrix (n_users, n_items) of which every stored
-                entry is a rating, or a `RatingTable`.
+            ratings: What `read_ratings` reads: a frame, a file, or a scipy sparse matrix of which
+                every stored entry is a rating.
             y: Not used; for scikit-learn.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep a checkpoint in, so that training can be resumed.
@@ -207,7 +207,7 @@ class CFNADE:
         """Scores of Eq. 3, (n_items, K)."""
         row, history = self._history(user)
         listed = self.ratings_.item_ids if items is None else items
-        listed = [listed] if isinstance(listed, str) or np.ndim(listed) == 0 else listed
+        listed = [listed] if np.ndim(listed) == 0 else listed
         asked = np.array(self._items.columns(listed), dtype=np.int64)
         if row is not None:
             return self.pair_scores(np.full(len(asked), row), asked)
