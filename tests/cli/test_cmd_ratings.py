@@ -62,6 +62,7 @@ def test_compare_prints_a_table_and_writes_json_and_a_figure(stars, tmp_path, ca
     [
         (["compare", "DATA", "--models", "magic"], "there is no model 'magic'"),
         (["compare", "DATA", "--scale", "1,2,3"], "not on the scale 1, 2, 3"),
+        (["compare", "DATA", "--figure", "rmse.pdf"], "--figure must end in .svg or .png"),
         (["compare", "DATA", "--scale", "one"], "--scale takes numbers"),
         (["compare", "DATA", "--set", "n_hiden=3"], "n_hiden"),
         (["predict", "MODEL"], "give ratings as ITEM=RATING, or --user"),

@@ -128,6 +128,7 @@ def compare_command(
     json_file: options.Json = None,
 ) -> None:
     """Compare models of ratings by RMSE and MAE. Each is tuned on validation, then tested."""
+    options.check_figure(figure)
     names = [name.strip() for name in models.split(",") if name.strip()]
     if unknown := [name for name in names if name not in MODELS]:
         raise ConfigError(f"there is no model {unknown[0]!r}; there are {', '.join(MODELS)}")
