@@ -13,7 +13,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare.rating_comparison import MODELS, RatingComparison, compare_ratings
+from cfnade.compare.plots import save_figure
+from cfnade.compare.rating_comparison import (
+    MODELS,
+    RatingComparison,
+    compare_ratings,
+    rating_plot,
+)
 from cfnade.data.rating_table import read_ratings
 
 OUTCOMES = Path(__file__).parent / "results" / "ratings"
@@ -75,7 +81,9 @@ def write_section() -> None:
 
 def table_of(name: str) -> str:
     cells = [json.loads(path.read_text()) for path in sorted((OUTCOMES / name).glob("*.json"))]
-    rows = RatingComparison(name, {}, cells).summary()
+    comparison = RatingComparison(name, {}, cells)
+    rows, figure = comparison.summary(), rating_plot(comparison)
+    save_figure(figure, PAGE.parent / "figures" / f"ratings-{name}.svg")
     lines = [
         f"### {name}",
         "",
@@ -95,7 +103,8 @@ def table_of(name: str) -> str:
         for model, settings in chosen.items()
         if set(settings) - {"random_state"}
     ]
-    return "\n".join([*lines, "", f"Chosen on the validation part of split 0: {'; '.join(texts)}."])
+    lines += ["", f"Chosen on the validation part of split 0: {'; '.join(texts)}."]
+    return "\n".join([*lines, "", f"![{figure.get_label()}](figures/ratings-{name}.svg)"])
 
 
 if __name__ == "__main__":

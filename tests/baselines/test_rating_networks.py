@@ -28,7 +28,7 @@ def test_it_finds_what_biases_cannot_and_repeats_itself(kind):
 
 def test_the_loss_of_autorec_equals_loops(rng):
     values = csr_array(rng.normal(size=(3, 4)) * (rng.random((3, 4)) < 0.7)).astype(np.float32)
-    config = RatingConfig(4, 1, 2, activation="sigmoid")
+    config = RatingConfig(4, 1, 2)
     run = _AutoRecRun(config, TrainingConfig(), values, share=False)
     weights = {n: w.detach().numpy() for n, w in run.network.named_parameters()}
     expected = 0.0
@@ -38,17 +38,17 @@ def test_the_loss_of_autorec_equals_loops(rng):
         for column in np.flatnonzero(row):
             found = weights["output_weight"][column] @ hidden + weights["output_bias"][column]
             expected += 0.5 * (found - row[column]) ** 2
-    assert float(run._loss(values, rng).detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(run.loss(values, rng).detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_gradient_of_the_machine_is_contrastive_divergence(rng, monkeypatch):
     """By W of one rating: its hidden probability in the data, minus that in the reconstruction."""
     levels = csr_array(np.array([[1, 2, 0]], dtype=np.uint8))
-    config = RatingConfig(3, 2, 4, activation="sigmoid")
+    config = RatingConfig(3, 2, 4)
     run = _RBMRun(config, TrainingConfig(), levels, share=False)
     drawn = torch.tensor([[1], [1]])  # the reconstruction: rating 2 for both
     monkeypatch.setattr(torch, "multinomial", lambda *_, **__: drawn)
-    run._loss(levels, rng).backward()
+    run.loss(levels, rng).backward()
     _, b, W, _ = run.network.parameters()
     table = W.detach()
     in_data = torch.sigmoid(table[0] + table[3] + b.detach())  # (column 0, 1), (column 1, 2)

@@ -62,11 +62,15 @@ def test_compare_prints_a_table_and_writes_json_and_a_figure(stars, tmp_path, ca
     [
         (["compare", "DATA", "--models", "magic"], "there is no model 'magic'"),
         (["compare", "DATA", "--scale", "1,2,3"], "not on the scale 1, 2, 3"),
+        (["compare", "DATA", "--figure", "rmse.pdf"], "--figure must end in .svg or .png"),
         (["compare", "DATA", "--scale", "one"], "--scale takes numbers"),
+        (["compare", "DATA", "--set", "n_hiden=3"], "n_hiden"),
         (["predict", "MODEL"], "give ratings as ITEM=RATING, or --user"),
         (["predict", "MODEL", "m0=9"], "1 rating not on the scale"),
-        (["predict", "MODEL", "nothing=3"], "nothing"),
-        (["predict", "MODEL", "--user", "nobody"], "nobody"),
+        (["predict", "MODEL", "m0"], "give each item once, with its rating"),
+        (["predict", "MODEL", "m0=2", "m0=3"], "give each item once, with its rating"),
+        (["predict", "MODEL", "nothing=3"], "item 'nothing' is not in this model"),
+        (["predict", "MODEL", "--user", "nobody"], "user 'nobody' is not in this model"),
         (["fit", "DATA", "--out", "MODEL", "--set", "n_hiden=3"], "n_hiden"),
     ],
 )

@@ -14,7 +14,7 @@ from cfnade.compare.rating_comparison import (
     rating_plot,
 )
 from cfnade.data.rating_table import read_ratings
-from cfnade.errors import ArtifactError
+from cfnade.errors import ArtifactError, DataError
 from tests.planted_ratings import SMALL, planted_ratings
 
 
@@ -57,6 +57,12 @@ def test_cells_are_tuned_tested_and_kept(table, tmp_path):
     (tmp_path / "mean-0.json").write_text('{"model": "mean", "data": "other"}')
     with pytest.raises(ArtifactError, match="is of other data"):
         run()
+
+
+def test_too_few_ratings_to_hold_any_out_end_in_one_line():
+    few = read_ratings(planted_ratings(n_users=4, n_items=4, share=1.0))
+    with pytest.raises(DataError, match=r"16 ratings are too few .* at least 50"):
+        compare_ratings(few, ["biases"], [0], dataset="planted", max_trials=6)
 
 
 def test_metrics_are_those_of_the_test_part_alone(table):

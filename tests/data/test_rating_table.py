@@ -51,6 +51,8 @@ def test_of_several_ratings_of_a_pair_the_latest_counts(tmp_path):
         ("ann,a,7\nann,b,5\n", [1, 2, 3, 4, 5], r"1 rating not on the scale 1, 2, 3, 4, 5: .* 7"),
         ("ann,a,4\nann,b,4\n", None, "all ratings are the same"),
         ("ann,a,4\nann,b,4\n", [1, 2, 3, 4, 5], "all ratings are the same"),
+        ("ann,a,4\nann,b,5\n", [5], "1 rating not on the scale 5: the first is 4"),
+        ("ann,a,4\nann,b,5\n", "stars", "a scale is a list of numbers"),
         ("ann,a,good\nann,b,4\n", None, "1 of 2 ratings in column 'rating' cannot be used"),
         ("ann,a,\nann,b,4\n", None, r"missing or NaN\); the first is .* finite number or drop"),
         (

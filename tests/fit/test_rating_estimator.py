@@ -83,7 +83,7 @@ def test_a_saved_model_needs_no_torch(model, tmp_path):
         ({}, None, "without ratings cannot be predicted"),
         ({0: 9}, None, "1 rating not on the scale 1, 2, 3, 4, 5: the first is 9"),
         ({999: 3}, None, "999"),
-        (999, None, "999"),
+        (999, None, "user 999 is not in this model"),
         (3, [999], "999"),
         ([3, 4], None, "give one user id, or ratings by item id"),
         ({0: "five"}, None, "ratings must be numbers"),
@@ -113,6 +113,7 @@ def test_a_user_without_ratings_is_named(model):
         {"learning_rate": 0.0},
         {"validation_share": 1.0},
         {"n_factors": -1},
+        {"share": "no"},
     ],
 )
 def test_bad_settings_are_refused(setting):

@@ -117,6 +117,14 @@ def test_a_failed_trial_counts_as_the_worst_and_the_search_goes_on(caplog):
         coordinate_search(attempt, {"a": 3}, {"a": (3,)}, max_trials=1)
 
 
+def test_a_cost_that_is_not_a_number_ends_the_search():
+    """Two such places were each taken for better than the other, for ever."""
+    search = coordinate_search(
+        lambda settings: Trial(settings, np.nan), {"a": 1, "b": 0.1}, GRID, max_trials=9
+    )
+    assert len(search.trials) <= 9
+
+
 def test_with_nothing_to_search_there_is_one_trial():
     assert len(coordinate_search(lambda s: Trial(s, 1.0), {}, {}, max_trials=5).trials) == 1
 

@@ -41,14 +41,14 @@ def test_scores_equal_the_loops():
 @pytest.mark.parametrize("settings", [{}, {"n_layers": 3}, {"n_factors": 2}])
 def test_it_predicts_as_torch_does(settings):
     torch = pytest.importorskip("torch")
-    from cfnade.model.rating_network import RatingBatch, RatingNetwork
+    from cfnade.model.rating_network import RatingNetwork
 
     network = random_numpy_rating_network(**settings)
     in_torch = RatingNetwork(network.config, share=False)
     in_torch.load_state_dict({n: torch.from_numpy(w) for n, w in network.weights.items()})
     known = csr_array(np.array([[2, 3, 0, 0, 1], [0, 0, 1, 0, 0]], dtype=np.uint8))
     targets = csr_array(np.array([[0, 0, 1, 1, 0], [1, 0, 0, 0, 2]], dtype=np.uint8))
-    expected = in_torch(RatingBatch(known, targets, np.ones(4, dtype=np.float32)))
+    expected = in_torch(known, targets)
     scores = network.scores(network.hidden(known), np.array([0, 0, 1, 1]), targets.indices)
     np.testing.assert_allclose(scores, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade.data.pairs import rows_of
 from cfnade.errors import ArtifactError, TrainingError
 from cfnade.model.config import RatingConfig, TrainingConfig
 from cfnade.model.rating_training import RatingRun
@@ -38,6 +39,16 @@ def test_it_learns_what_rows_have_in_common(levels, share):
     scores = network.scores(network.hidden(known), np.zeros(2, dtype=int), columns)
     assert scores[0].argmax() >= 2 and scores[1].argmax() <= 1
     assert trained.epochs[-1].loss < 0.7 * trained.epochs[0].loss
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_the_trained_network_scores_in_numpy_as_in_torch(levels, share):
+    run = RatingRun(MODEL, TRAINING, levels, share=share)
+    network = run_epochs(run).network
+    known, asked = levels[[0, 1]], levels[[2, 3]]
+    scores = network.scores(network.hidden(known), rows_of(asked), asked.indices)
+    in_torch = run.network(known, asked).detach().numpy()
+    np.testing.assert_allclose(scores, in_torch, rtol=1e-4, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_weights(levels):

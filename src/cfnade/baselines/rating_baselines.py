@@ -24,13 +24,11 @@ class BiasedMeans:
 
     def fit(self, ratings: RatingTable) -> Self:
         """Fit both biases in turn."""
-        rows, columns = ratings.pairs
-        self.mean_ = float(ratings.values.mean())
-        places, n = (rows, columns), ratings.levels.shape
-        self.biases_ = [np.zeros(n[0]), np.zeros(n[1])]
+        places, n, values = ratings.pairs, ratings.levels.shape, ratings.values
+        self.mean_, self.biases_ = float(values.mean()), [np.zeros(n[0]), np.zeros(n[1])]
         for step in range(2 * self.n_iterations):
             own, other = step % 2, 1 - step % 2
-            left = ratings.values - self.mean_ - self.biases_[other][places[other]]
+            left = values - self.mean_ - self.biases_[other][places[other]]
             total = np.bincount(places[own], left, n[own])
             self.biases_[own] = total / (np.bincount(places[own], minlength=n[own]) + self.l2)
         return self
@@ -41,12 +39,12 @@ class BiasedMeans:
 
 
 @dataclass
-class BiasedFactors:
+class BiasedFactors(BiasedMeans):
     """Matrix factorisation with biases, by ALS; `l2` is scaled by the ratings of each row."""
 
-    n_factors: int = 30
     l2: float = 0.05
     n_iterations: int = 15
+    n_factors: int = 30
     random_state: int = 0
 
     def fit(self, ratings: RatingTable) -> Self:
@@ -74,5 +72,4 @@ class BiasedFactors:
     def expected(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """Expected ratings of pairs, (n_pairs,)."""
         products = (self.factors_[0][rows] * self.factors_[1][columns]).sum(axis=1)
-        found = self.mean_ + self.biases_[0][rows] + self.biases_[1][columns] + products
-        return np.asarray(np.clip(found, *self.range_))
+        return np.asarray(np.clip(super().expected(rows, columns) + products, *self.range_))

@@ -158,8 +158,7 @@ def sweep_command(
     json_file: options.Json = None,
 ) -> None:
     """Draw the paper's Figure 2: test MPR of CF-NADE and IMF against alpha."""
-    if figure is not None and figure.suffix not in (".svg", ".png"):
-        raise ConfigError(f"--figure must end in .svg or .png, got {figure.name!r}")
+    options.check_figure(figure)
     try:
         numbers = [float(part) for part in alphas.split(",") if part.strip()]
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,10 +65,9 @@ def fit_command(
         model.fit(table, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
     model.save(out)
     remove_checkpoints(checkpoint)
-    rmse = (
-        "" if model.validation_rmse_ is None else f", validation RMSE {model.validation_rmse_:.4f}"
-    )
-    typer.echo(f"{table.levels.nnz:,} ratings: trained{rmse}; saved to {out}")
+    rmse = model.validation_rmse_
+    shown = "" if rmse is None else f", validation RMSE {rmse:.4f}"
+    typer.echo(f"{table.levels.nnz:,} ratings: trained{shown}; saved to {out}")
 
 
 @options.command(commands, "predict", example="cfnade ratings predict model film-1=5 film-7=2")
@@ -89,22 +89,24 @@ def predict_command(
     if (user is None) == (not ratings):
         raise ConfigError("give ratings as ITEM=RATING, or --user")
     fitted = CFNADE.load(model)
-    of_items, of_users = (
-        {str(name): name for name in ids.tolist()}
-        for ids in (fitted.ratings_.item_ids, fitted.ratings_.user_ids)
+    known = fitted.ratings_
+    item_of, user_of = (
+        {str(i): i for i in ids.tolist()} for ids in (known.item_ids, known.user_ids)
     )
-    given = options.parse_weights(ratings or [], of_items, 1.0, "ITEM=RATING")
-    who: Any = given if user is None else of_users.get(user, user)
+    given = options.parse_weights(ratings or [], item_of, math.nan, "ITEM=RATING")
+    if len(given) < len(ratings or []) or any(map(math.isnan, given.values())):
+        raise ConfigError("give each item once, with its rating, such as film-1=5")
+    who: Any = given if user is None else user_of.get(user, user)
     if items is None:
         ids = fitted.recommend(who, n)[0].tolist()
     else:
-        ids = [of_items.get(item, item) for item in items.split(",")]
-    found = zip(ids, fitted.predict(who, ids), fitted.predict_proba(who, ids), strict=True)
-    scale, entries = [f"{value:g}" for value in fitted.ratings_.scale], []
+        ids = [item_of.get(item, item) for item in items.split(",")]
+    scale, entries = [f"{value:g}" for value in known.scale], []
     table = Table("item", "rating", *(f"P({value})" for value in scale))
-    for item, rating, p in found:
-        by_value = dict(zip(scale, p.tolist(), strict=True))
-        entries.append({"item": item, "rating": float(rating), "probabilities": by_value})
+    expected, probabilities = fitted.predict(who, ids), fitted.predict_proba(who, ids)
+    for item, rating, p in zip(ids, expected.tolist(), probabilities.tolist(), strict=True):
+        by_value = dict(zip(scale, p, strict=True))
+        entries.append({"item": item, "rating": rating, "probabilities": by_value})
         table.add_row(console.escape(str(item)), f"{rating:.2f}", *(f"{each:.0%}" for each in p))
     console.report(table, {"items": entries}, json_file)
 
@@ -126,6 +128,7 @@ def compare_command(
     json_file: options.Json = None,
 ) -> None:
     """Compare models of ratings by RMSE and MAE. Each is tuned on validation, then tested."""
+    options.check_figure(figure)
     names = [name.strip() for name in models.split(",") if name.strip()]
     if unknown := [name for name in names if name not in MODELS]:
         raise ConfigError(f"there is no model {unknown[0]!r}; there are {', '.join(MODELS)}")

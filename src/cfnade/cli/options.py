@@ -328,6 +328,12 @@ def only_user(data: Interactions, user: str) -> Interactions:
     return replace(data, counts=data.counts[rows], user_ids=data.user_ids[rows], log=log)
 
 
+def check_figure(figure: Path | None) -> None:
+    """Refuse another ending before the hours of work, not after them."""
+    if figure is not None and figure.suffix not in (".svg", ".png"):
+        raise ConfigError(f"--figure must end in .svg or .png, got {figure.name!r}")
+
+
 def dataset_name(source: str) -> str:
     """A short name of a data set, for tables."""
     return Path(source).name.removesuffix(".parquet").removesuffix(".csv") or source

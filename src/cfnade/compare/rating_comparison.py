@@ -21,12 +21,12 @@ from cfnade.baselines.rating_baselines import BiasedFactors, BiasedMeans
 from cfnade.compare.plots import BLUE, GREY, INK, canvas
 from cfnade.compare.reliability import reliability
 from cfnade.data.rating_table import RatingTable
-from cfnade.errors import ArtifactError
+from cfnade.errors import ArtifactError, DataError, n_of
 from cfnade.fit.rating_estimator import CFNADE
 from cfnade.folders import replace_file
 from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
 from cfnade.metrics.formulas import UserSums
-from cfnade.metrics.search import Trial, coordinate_search
+from cfnade.metrics.search import Search, Trial, coordinate_search
 from cfnade.model.batches import identity_of
 from cfnade.storage.untrusted import parse_json
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEST_SHARE, VALIDATION_SHARE, N_BOOTSTRAP = 0.1, 0.05, 1000
+LEAST_RATINGS = 50
 _DECAYS = (1e-5, 3e-5, 6e-5, 1.2e-4, 2.5e-4, 5e-4, 1e-3, 2e-3)
 _OF_NETWORKS: dict[str, Sequence[Any]] = {"weight_decay": _DECAYS, "max_epochs": (40, 80, 160)}
 
@@ -69,13 +70,15 @@ class RatingComparison:
         found = []
         for model in dict.fromkeys(cell["model"] for cell in self.cells):
             cells = [cell for cell in self.cells if cell["model"] == model]
-            row: dict[str, Any] = {"model": model, "n_seeds": len(cells)}
+            n = len(cells)
+            row: dict[str, Any] = {"model": model, "n_seeds": n}
             for metric in ("rmse", "mae"):
                 values = np.array([cell[metric] for cell in cells])
-                row[metric], n = float(values.mean()), len(values)
-                half = stdtrit(max(n - 1, 1), 0.975) * values.std(ddof=n > 1) / n**0.5
-                ends = [row[metric] - half, row[metric] + half]
-                row[f"{metric}_interval"] = ends if n > 1 else cells[0][f"{metric}_interval"]
+                row[metric], interval = float(values.mean()), cells[0].get(f"{metric}_interval")
+                if n > 1:
+                    half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / n**0.5
+                    interval = [row[metric] - half, row[metric] + half]
+                row[f"{metric}_interval"] = interval
             for name in ("log_loss", "ece", "fit_seconds"):
                 known = [cell[name] for cell in cells if cell.get(name) is not None]
                 row[name] = float(np.mean(known)) if known else None
@@ -98,19 +101,25 @@ def compare_ratings(
     keep: Path | None = None,
     on_cell: Callable[[str, int], None] | None = None,
 ) -> RatingComparison:
-    """Tune each model on validation and test it once, for every seed.
+    """Tune each of the `MODELS` on validation and test it once, for every seed.
 
     Args:
         table: The ratings.
-        models: Names in `MODELS`.
+        models: Names.
         seeds: A split and a fit for each.
         dataset: Name of the data.
         max_trials: Settings to try per model and seed.
-        settings: Further settings of CF-NADE, the same for every trial.
+        settings: Settings of CF-NADE that are the same for every trial.
         keep: Folder of finished cells, which are not run again.
         on_cell: Called with the model and the seed before each cell.
     """
-    cells, checksum = [], identity_of(table.levels)[-1]
+    CFNADE().set_params(**(settings or {}))  # refuses a wrong name before anything is fitted
+    if table.levels.nnz < LEAST_RATINGS:
+        raise DataError(
+            f"{n_of(table.levels.nnz, 'rating')} are too few to hold out a test and a validation "
+            f"part; a comparison needs at least {LEAST_RATINGS}"
+        )
+    cells, (n_users, n_items, checksum) = [], identity_of(table.levels)
     for model, seed in product(models, seeds):
         path = None if keep is None else keep / f"{model}-{seed}.json"
         if path is not None and path.exists():
@@ -125,7 +134,6 @@ def compare_ratings(
             if path is not None:
                 replace_file(path, json.dumps(cell, indent=1).encode())
         cells.append(cell)
-    n_users, n_items = table.levels.shape
     sizes = {"n_users": n_users, "n_items": n_items, "n_ratings": int(table.levels.nnz)}
     return RatingComparison(dataset, sizes, cells)
 
@@ -135,9 +143,9 @@ def _cell(
 ) -> dict[str, Any]:
     """One model on one split."""
     make, grid = MODELS[name]
-    start = make()
-    fixed |= {"random_state": seed} if hasattr(start, "random_state") else {}
-    grid = {setting: values for setting, values in grid.items() if setting not in fixed}
+    usual = make()
+    fixed |= {"random_state": seed} if hasattr(usual, "random_state") else {}
+    first = {setting: getattr(usual, setting) for setting in grid if setting not in fixed}
     train, test = table.split(TEST_SHARE, seed)
     kept, validation = train.split(VALIDATION_SHARE, seed)
 
@@ -145,16 +153,14 @@ def _cell(
         errors = make(**settings, **fixed).fit(kept).expected(*validation.pairs) - validation.values
         return Trial(settings, float(np.sqrt((errors**2).mean())))
 
-    began, chosen, n_trials = time.perf_counter(), {}, 0
-    if grid and max_trials > 1:
-        first = {setting: getattr(start, setting) for setting in grid}
-        search = coordinate_search(attempt, first, grid, max_trials=max_trials)
-        chosen, n_trials = dict(search.chosen), len(search.trials)
-    searched = time.perf_counter()
-    fitted = make(**chosen, **fixed).fit(train)
-    seconds = {"search_seconds": searched - began, "fit_seconds": time.perf_counter() - searched}
-    cell = {"model": name, "seed": seed, "settings": {**chosen, **fixed}, "n_trials": n_trials}
-    cell |= seconds
+    search = Search([], 0.0)
+    if first and max_trials > 1:
+        searched = {setting: grid[setting] for setting in first}
+        search = coordinate_search(attempt, first, searched, max_trials=max_trials)
+    started, settings = time.perf_counter(), {**search.chosen, **fixed}
+    fitted = make(**settings).fit(train)
+    cell = {"model": name, "seed": seed, "settings": settings, "n_trials": len(search.trials)}
+    cell |= {"search_seconds": search.seconds, "fit_seconds": time.perf_counter() - started}
     cell |= _errors(test, fitted.expected(*test.pairs), seed)
     return cell | _calibration(fitted, test) if isinstance(fitted, CFNADE) else cell
 

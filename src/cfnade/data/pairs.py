@@ -1,4 +1,4 @@
-"""Pairs of a user and an item as numbers, by which sets of pairs are compared."""
+"""Pairs of a user and an item: those of a sparse matrix, and numbers to compare sets by."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from scipy.sparse import csr_array
 def rows_of(pairs: csr_array) -> NDArray[np.int64]:
     """The row of each stored value, (n_pairs,)."""
     return np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+
+
+def pairs_where(pairs: csr_array, keep: NDArray[np.bool_]) -> csr_array:
+    """The stored values to keep, (n_pairs,), in the same shape."""
+    ends = np.concatenate([[0], np.cumsum(keep)])[pairs.indptr]
+    return csr_array((pairs.data[keep], pairs.indices[keep], ends), shape=pairs.shape)
 
 
 def pair_keys(

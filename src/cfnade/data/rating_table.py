@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, issparse
 from cfnade.data.ingest import columns as known
 from cfnade.data.ingest.read import check_rows, number_ids, open_rows
 from cfnade.data.ingest.scan import connect
+from cfnade.data.pairs import pairs_where, rows_of
 from cfnade.errors import DataError, n_of
 
 MOST_LEVELS = 100
@@ -38,8 +39,7 @@ class RatingTable:
     @property
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Row and column of each rating in the order of `levels.data`, (n_ratings,) each."""
-        n_rated = np.diff(self.levels.indptr)
-        return np.repeat(np.arange(len(n_rated)), n_rated), self.levels.indices.astype(np.int64)
+        return rows_of(self.levels), self.levels.indices.astype(np.int64)
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -48,23 +48,16 @@ class RatingTable:
 
     def split(self, share: float, rng: Any) -> tuple[RatingTable, RatingTable]:
         """Hold out a random share of all ratings: those that are kept, and those held out."""
-        levels, is_held = self.levels, np.zeros(self.levels.nnz, dtype=np.bool_)
-        is_held[np.random.default_rng(rng).permutation(levels.nnz)[: round(share * levels.nnz)]] = 1
-
-        def part(keep: NDArray[np.bool_]) -> RatingTable:
-            ends = np.concatenate([[0], np.cumsum(keep)])[levels.indptr]
-            kept = csr_array((levels.data[keep], levels.indices[keep], ends), levels.shape)
-            return replace(self, levels=kept)
-
-        return part(~is_held), part(is_held)
+        n_ratings = self.levels.nnz
+        place = np.random.default_rng(rng).permutation(n_ratings)
+        is_held = np.zeros(n_ratings, dtype=np.bool_)
+        is_held[place[: round(share * n_ratings)]] = True
+        kept, held = (pairs_where(self.levels, keep) for keep in (~is_held, is_held))
+        return replace(self, levels=kept), replace(self, levels=held)
 
 
 def levels_of(ratings: Any, scale: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Place of each rating on the scale, from 1.
-
-    Raises:
-        DataError: If one is not on it.
-    """
+    """Place of each rating on the scale, from 1; raises `DataError` if one is not on it."""
     try:
         rounded = np.round(np.asarray(ratings, dtype=np.float64), _DIGITS)
     except (TypeError, ValueError):
@@ -89,16 +82,16 @@ def read_ratings(
     time_col: str | None = None,
     scale: Sequence[float] | None = None,
 ) -> RatingTable:
-    """Read who rated what, and how.
+    """Read who rated what, and how; columns that are not given are recognised by their names.
 
     Args:
         source: As for `read_interactions`: files or a frame; a scipy sparse matrix, of which every
             stored entry is a rating; or a `RatingTable`.
-        user_col: Column of users; None recognises names such as `user_id`.
-        item_col: Column of items; None recognises names such as `item` or `movie_id`.
-        rating_col: Column of ratings; None recognises names such as `rating` or `stars`.
-        time_col: Column of times: of several ratings of a pair the latest counts. None recognises
-            names such as `timestamp`; "none" ignores times.
+        user_col: Column of users.
+        item_col: Column of items.
+        rating_col: Column of ratings.
+        time_col: Column of times: of several ratings of a pair the latest counts; "none" ignores
+            times.
         scale: The values that a rating can have; None takes those that occur.
 
     Raises:
@@ -137,14 +130,18 @@ def _table(
     users: NDArray[Any], items: NDArray[Any], ratings: NDArray[Any], ids: Any, scale: Any
 ) -> RatingTable:
     """Put ratings, (n_ratings,) with their rows and columns, on a scale."""
-    values = np.unique(np.round(ratings if scale is None else scale, _DIGITS)).astype(np.float64)
-    if len(values) > MOST_LEVELS or not np.isfinite(values).all():
+    try:
+        values = np.asarray(ratings if scale is None else scale, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"a scale is a list of numbers, such as [1, 2, 3]; got {scale!r}") from None
+    values = np.unique(np.round(values, _DIGITS))
+    if (ratings == ratings[:1]).all():
+        raise DataError("all ratings are the same, so there is nothing to learn; check the column")
+    if not 0 < len(values) <= MOST_LEVELS or not np.isfinite(values).all():
         raise DataError(
             f"ratings must have at most {MOST_LEVELS} different, finite values, got "
             f"{len(values):,}; round them, or use ImplicitCFNADE if these are counts"
         )
-    if len(values) < 2 or (ratings == ratings[:1]).all():
-        raise DataError("all ratings are the same, so there is nothing to learn; check the column")
     levels = csr_array((levels_of(ratings, values), (users, items)), [len(each) for each in ids])
     if levels.nnz < len(ratings):  # scipy adds up repeated pairs
         raise DataError(

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from cfnade.checks import check_at_least
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.pairs import pairs_where
 from cfnade.data.sklearn_rules import tags
 from cfnade.errors import ConfigError, DataError
 
@@ -260,17 +261,12 @@ def likes_alone(pairs: csr_array) -> csr_array:
         Of the same shape.
     """
     is_disliked = pairs.data < 0
-    return _pairs_where(pairs, ~is_disliked) if is_disliked.any() else pairs
+    return pairs_where(pairs, ~is_disliked) if is_disliked.any() else pairs
 
 
 def dislikes_alone(pairs: csr_array) -> csr_array:
     """The pairs below 0; otherwise as `likes_alone`."""
-    return _pairs_where(pairs, pairs.data < 0)
-
-
-def _pairs_where(pairs: csr_array, keep: NDArray[np.bool_]) -> csr_array:
-    ends = np.concatenate([[0], np.cumsum(keep)])[pairs.indptr]
-    return csr_array((pairs.data[keep], pairs.indices[keep], ends), shape=pairs.shape)
+    return pairs_where(pairs, pairs.data < 0)
 
 
 def popularity_logit(likes: csr_array) -> NDArray[np.float32]:

@@ -7,10 +7,11 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array
 
 from cfnade.checks import check_at_least, check_choice, check_share
 from cfnade.data.interactions import CountMatrix, as_count_matrix
+from cfnade.data.pairs import pairs_where
 from cfnade.errors import DataError
 
 HoldOutBy: TypeAlias = Literal["pairs", "events", "sessions"]
@@ -108,7 +109,7 @@ def hold_out(
     most = counts.shape[0] if n_users is None else n_users
     chosen = sample_users(counts, most, rng, among=among)
     if share == 0.0:
-        return counts, _subset(counts, np.zeros(counts.nnz, dtype=bool))
+        return counts, pairs_where(counts, np.zeros(counts.nnz, dtype=bool))
     if by == "sessions":
         is_held = draw_sessions(counts, chosen, share, min_items, rng)
     else:
@@ -119,8 +120,8 @@ def hold_out(
     last = held[n_left[chosen.indices[held]] == 0]
     _, first_of_item = np.unique(chosen.indices[last], return_index=True)
     is_held[last[first_of_item]] = False
-    held_out = _subset(chosen, is_held)
-    kept = _subset(counts, ~is_held) if chosen is counts else as_count_matrix(counts - held_out)
+    held_out = pairs_where(chosen, is_held)
+    kept = pairs_where(counts, ~is_held) if chosen is counts else as_count_matrix(counts - held_out)
     return kept, held_out
 
 
@@ -193,12 +194,6 @@ def overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
 def without_overlap(train: CountMatrix, test: CountMatrix) -> CountMatrix:
     """The test counts of pairs that are not in train, (n_users, n_items)."""
     return as_count_matrix(test - overlap(train, test))
-
-
-def _subset(counts: CountMatrix, keep: NDArray[np.bool_]) -> CountMatrix:
-    """The counts of the pairs to keep, in the same shape."""
-    indptr = np.concatenate([[0], np.cumsum(keep)])[counts.indptr]
-    return csr_array((counts.data[keep], counts.indices[keep], indptr), shape=counts.shape)
 
 
 # Sessions ---------------------------------------------------------------------------------------

@@ -14,7 +14,14 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from cfnade.checkpoints import open_checkpoints
-from cfnade.checks import check_above_zero, check_choice, check_number, check_share, check_whole
+from cfnade.checks import (
+    check_above_zero,
+    check_bool,
+    check_choice,
+    check_number,
+    check_share,
+    check_whole,
+)
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.rating_table import RatingTable, levels_of, read_ratings
 from cfnade.data.sklearn_rules import parameter_names, representation
@@ -34,8 +41,8 @@ _CHECKPOINT_SECONDS = 60.0
 class CFNADE:
     """CF-NADE: predicts ratings, as a distribution over the rating scale.
 
-    For counts, views or purchases use `ImplicitCFNADE`. Wherever a user is asked for, pass an id of
-    the data, or the ratings of anyone as a mapping by item id.
+    For counts, views or purchases use `ImplicitCFNADE`. A user is an id of the data, or anyone's
+    ratings by item id, such as `{"film-1": 5, "film-7": 2}`.
 
     Args:
         by: `items`: a row of the network is an item with all its ratings, as in the best published
@@ -105,8 +112,8 @@ class CFNADE:
         """Learn from ratings.
 
         Args:
-            ratings: Anything that `read_ratings` reads: a frame, a file, a scipy sparse matrix
-                (n_users, n_items) of which every stored entry is a rating, a `RatingTable`.
+            ratings: What `read_ratings` reads: a frame, a file, or a scipy sparse matrix of which
+                every stored entry is a rating.
             y: Not used; for scikit-learn.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep a checkpoint in, so that training can be resumed.
@@ -119,6 +126,7 @@ class CFNADE:
             TrainingError: If the loss is no longer finite.
         """
         check_choice("by", self.by, ("items", "users"))
+        check_bool("share", self.share)
         check_share(validation_share=self.validation_share)
         if not 0 <= check_number("ordinal_weight", self.ordinal_weight) <= 1:
             raise ConfigError(f"ordinal_weight must be from 0 to 1, got {self.ordinal_weight}")
@@ -127,18 +135,18 @@ class CFNADE:
         known, held_out = table.split(self.validation_share, self.random_state)
         levels = self._rows(known)
         sizes = (levels.shape[1], len(table.scale), self.n_hidden, self.n_layers, self.n_factors)
+        model, cost = RatingConfig(*sizes), self.ordinal_weight
         try:
             from cfnade.model.rating_training import RatingRun
             from cfnade.model.training import run_epochs
         except ImportError as error:
             raise MissingExtraError("torch", "train", "fitting a model") from error
         callbacks = callbacks or Callbacks()
+        callbacks.plan({"training": 1.0}, self.max_epochs)
+        callbacks.begin("training")
         place = None if checkpoint is None else Path(checkpoint)
         with open_checkpoints(place, resume=resume) as kept, limited_threads(self.n_threads):
-            model, cost = RatingConfig(*sizes), self.ordinal_weight
             run = RatingRun(model, training, levels, share=self.share, ordinal_weight=cost)
-            callbacks.plan({"training": 1.0}, self.max_epochs)
-            callbacks.begin("training")
             folder, is_resumed = kept.of("ratings")
             trained = run_epochs(
                 run,
@@ -148,42 +156,20 @@ class CFNADE:
                 checkpoint_seconds=_CHECKPOINT_SECONDS,
                 resume=is_resumed,
             )
-            self._adopt(RatingArtifact(trained.network, known, {}))
-            self.epochs_ = trained.epochs
+            network, info = trained.network, {}
             if held_out.levels.nnz:
-                self._find_temperatures(held_out)
-        self._adopt(RatingArtifact(trained.network, table, self._info))
+                scores = network.scores(network.hidden(levels), *self._places(*held_out.pairs))
+                info = _found_temperatures(scores, held_out)
+        self.epochs_ = trained.epochs
+        self._adopt(RatingArtifact(network, table, info))
         return self
 
-    def _find_temperatures(self, held_out: RatingTable) -> None:
-        """The temperatures at which held-out ratings are likeliest, and the RMSE is lowest."""
-        scores = self.pair_scores(*held_out.pairs)
-        at = np.arange(len(scores)), held_out.levels.data - 1
-
-        def log_loss(t: float) -> float:
-            return float(-np.log(softmax(scores / np.exp(t), axis=1)[at]).mean())
-
-        def rmse(t: float) -> float:
-            errors = softmax(scores / np.exp(t), axis=1) @ held_out.scale - held_out.values
-            return float(np.sqrt((errors**2).mean()))
-
-        ends = {"bounds": np.log(_TEMPERATURES), "method": "bounded"}
-        from scipy.optimize import minimize_scalar
-
-        found = [minimize_scalar(cost, **ends) for cost in (log_loss, rmse)]
-        temperatures = [float(np.exp(each.x)) for each in found]
-        training, metrics = {"temperatures": temperatures}, {"validation_rmse": float(found[1].fun)}
-        self._info: dict[str, Any] = {"training": training, "metrics": metrics}
-
     def predict(self, user: Any, items: Any = None) -> NDArray[np.float64]:
-        """Expected ratings.
+        """Expected ratings of some items, (n_items,).
 
         Args:
-            user: An id, or anyone's ratings by item id, such as `{"film-1": 5, "film-7": 2}`.
-            items: Ids of the items to predict; None for all, in the order of `ratings_.item_ids`.
-
-        Returns:
-            (n_items,).
+            user: An id, or anyone's ratings by item id.
+            items: Ids; None for all items, in the order of `ratings_.item_ids`.
 
         Raises:
             DataError: If an id is unknown, a rating is not on the scale, or there are no ratings.
@@ -197,22 +183,17 @@ class CFNADE:
     def recommend(
         self, user: Any, n: int = 10, *, filter_already_rated_items: bool = True
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The items with the highest expected rating for a user, as in `predict`.
-
-        Returns:
-            Item ids and expected ratings, best first, (at most n,) each.
-        """
+        """The items with the highest expected ratings for a user of `predict`, best first."""
         check_whole("the number of items", n, 1)
         expected = self.predict(user)
-        rated = self._history(user).indices if filter_already_rated_items else []
+        rated = self._history(user)[1].indices if filter_already_rated_items else []
         order = np.argsort(-expected, kind="stable")
         best = order[~np.isin(order, rated)][:n]
         return self.ratings_.item_ids[best], expected[best]
 
     def pair_scores(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """Scores of Eq. 3, (n_pairs, K), of pairs by row and column of `ratings_`."""
-        pairs = (rows, columns) if self.by == "users" else (columns, rows)
-        return self.network_.scores(self._all_hidden, *pairs)
+        return self.network_.scores(self._all_hidden, *self._places(rows, columns))
 
     def expected(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """Expected ratings of such pairs, (n_pairs,)."""
@@ -223,35 +204,41 @@ class CFNADE:
 
     def _scores(self, user: Any, items: Any) -> NDArray[np.float64]:
         """Scores of Eq. 3, (n_items, K)."""
-        history = self._history(user)
+        row, history = self._history(user)
         listed = self.ratings_.item_ids if items is None else items
-        listed = [listed] if isinstance(listed, str) or np.ndim(listed) == 0 else listed
+        listed = [listed] if np.ndim(listed) == 0 else listed
         asked = np.array(self._items.columns(listed), dtype=np.int64)
-        if not isinstance(user, Mapping):
-            return self.pair_scores(np.full(len(asked), self._users.columns([user])[0]), asked)
+        if row is not None:
+            return self.pair_scores(np.full(len(asked), row), asked)
         if self.by == "users":
             hidden = self.network_.hidden(history)
             return self.network_.scores(hidden, np.zeros(len(asked), dtype=np.int64), asked)
         hidden = self._all_hidden
         return self.network_.folded_in(hidden[history.indices], history.data, hidden[asked])
 
-    def _history(self, user: Any) -> csr_array:
-        """The known ratings of a user, (1, n_items)."""
+    def _history(self, user: Any) -> tuple[int | None, csr_array]:
+        """The row of a user of the data, and the known ratings of anyone, (1, n_items)."""
         table = self._fitted()
-        if isinstance(user, Mapping):
-            levels = levels_of(list(user.values()), table.scale)
-            columns = self._items.columns(list(user))
-            row = csr_array((levels, columns, [0, len(columns)]), (1, len(self._items)))
-        elif isinstance(user, Hashable):
-            row = table.levels[self._users.columns([user])]
-        else:
+        if not isinstance(user, Hashable | Mapping):
             raise DataError(f"give one user id, or ratings by item id; got {user!r:.40}")
-        if not row.nnz:
+        row = None if isinstance(user, Mapping) else self._users.column_of.get(user)
+        if isinstance(user, Mapping):
+            columns = self._items.columns(list(user))
+            levels = levels_of(list(user.values()), table.scale)
+            history = csr_array((levels, columns, [0, len(columns)]), (1, len(self._items)))
+        elif row is None:
+            raise DataError(
+                f"user {user!r:.40} is not in this model ({len(self._users):,} users); give "
+                "anyone's ratings by item id"
+            )
+        else:
+            history = table.levels[[row]]
+        if not history.nnz:
             raise DataError(
                 "a user without ratings cannot be predicted; give at least one rating, such as "
                 "predict({item: rating})"
             )
-        return row
+        return row, history
 
     def _fitted(self) -> RatingTable:
         if not hasattr(self, "network_"):
@@ -261,6 +248,10 @@ class CFNADE:
     def _rows(self, table: RatingTable) -> csr_array:
         """The rows of the network: users, or items."""
         return table.levels if self.by == "users" else csr_array(table.levels.T)
+
+    def _places(self, users: NDArray[Any], items: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        """Rows and columns of the network."""
+        return (users, items) if self.by == "users" else (items, users)
 
     @cached_property
     def _all_hidden(self) -> NDArray[np.float32]:
@@ -289,11 +280,10 @@ class CFNADE:
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> CFNADE:
-        """Read a model that `save` wrote; needs no torch, and nothing in it is executed.
+        """Read a model that `save` wrote; nothing in it is executed.
 
         Raises:
-            ArtifactError: If there is no model of ratings, it is damaged, or a later version
-                wrote it.
+            ArtifactError: If there is none, or it is damaged, of counts or of a later version.
         """
         saved = load_rating_artifact(Path(folder), verify=verify)
         try:
@@ -308,3 +298,25 @@ class CFNADE:
             raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
         model.epochs_ = []
         return model
+
+
+def _found_temperatures(scores: NDArray[np.float64], held_out: RatingTable) -> dict[str, Any]:
+    """The temperatures at which held-out ratings are likeliest, and the RMSE is lowest."""
+    at = np.arange(len(scores)), held_out.levels.data - 1
+
+    def log_loss(t: float) -> float:
+        return float(-np.log(softmax(scores / np.exp(t), axis=1)[at]).mean())
+
+    def rmse(t: float) -> float:
+        errors = softmax(scores / np.exp(t), axis=1) @ held_out.scale - held_out.values
+        return float(np.sqrt((errors**2).mean()))
+
+    ends = {"bounds": np.log(_TEMPERATURES), "method": "bounded"}
+    from scipy.optimize import minimize_scalar
+
+    found = [minimize_scalar(cost, **ends) for cost in (log_loss, rmse)]
+    temperatures = [float(np.exp(each.x)) for each in found]
+    return {
+        "training": {"temperatures": temperatures},
+        "metrics": {"validation_rmse": float(found[1].fun)},
+    }

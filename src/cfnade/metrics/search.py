@@ -181,7 +181,7 @@ def coordinate_search(
                 here = place
                 while 0 <= here[axis] + step < len(grid[name]):
                     there = (*here[:axis], here[axis] + step, *here[axis + 1 :])
-                    if cost_at(there) >= cost_at(here):
+                    if not cost_at(there) < cost_at(here):  # a NaN is no gain
                         break
                     here = there
                 if here != place:

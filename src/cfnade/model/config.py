@@ -81,13 +81,10 @@ class RatingConfig:
     n_factors: int = 0
     """Rank of W^k and V^k, the low-rank version; 0 keeps them whole."""
 
-    activation: Activation = "tanh"
-
     def __post_init__(self) -> None:
         least = {"n_columns": 1, "n_levels": 1, "n_hidden": 1, "n_layers": 1, "n_factors": 0}
         for name, number in least.items():
             check_whole(name, getattr(self, name), number)
-        check_choice("activation", self.activation, get_args(Activation))
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight by name; row `column * K + k` of a table is that of rating k."""

@@ -14,7 +14,6 @@ from scipy.special import softmax
 
 from cfnade.errors import ArtifactError
 from cfnade.model.config import RatingConfig
-from cfnade.model.inference import ACTIVATIONS
 
 FOLD_IN_L2 = 6.0
 """Penalty on what a new column adds to the mean column."""
@@ -39,27 +38,25 @@ class NumpyRatingNetwork:
     def hidden(self, levels: csr_array) -> NDArray[np.float32]:
         """What the output layer reads for each row (h of Eq. 4, after all layers).
 
-        Args:
-            levels: Known ratings from 1 to K, sparse, (n_rows, n_columns).
-
-        Returns:
-            (n_rows, n_hidden), or (n_rows, n_factors) of the low-rank version.
+        Known ratings are from 1 to K, sparse, (n_rows, n_columns). Returns (n_rows, n_hidden), or
+        (n_rows, n_factors) of the low-rank version.
         """
-        weights, g = self.weights, ACTIVATIONS[self.config.activation]
-        entered = table_rows(levels, self.config.n_levels) @ weights["input_weight"]
-        if self.config.n_factors:
+        config, weights = self.config, self.weights
+        entered = table_rows(levels, config.n_levels) @ weights["input_weight"]
+        if config.n_factors:
             entered = entered @ weights["input_mix"]
-        hidden = g(entered + weights["hidden_bias"])
-        for layer in range(self.config.n_layers - 1):
-            hidden = g(hidden @ weights[f"deep_weight_{layer}"].T + weights[f"deep_bias_{layer}"])
-        return np.asarray(hidden @ weights["output_mix"] if self.config.n_factors else hidden)
+        hidden = np.tanh(entered + weights["hidden_bias"])
+        for layer in range(config.n_layers - 1):
+            U, b = weights[f"deep_weight_{layer}"], weights[f"deep_bias_{layer}"]
+            hidden = np.tanh(hidden @ U.T + b)
+        return np.asarray(hidden @ weights["output_mix"] if config.n_factors else hidden)
 
     @cached_property
     def mean_column(self) -> NDArray[np.float32]:
         """Means over the columns of V^k and, in the last place, d^k, (K, width + 1)."""
-        K, tables = self.config.n_levels, ("output_weight", "output_bias")
-        V, d = (self.weights[n].reshape(self.config.n_columns, K, -1).mean(axis=0) for n in tables)
-        return np.concatenate([V, d], axis=1)
+        shape, tables = (self.config.n_columns, self.config.n_levels, -1), self.weights
+        V, d = (tables[name].reshape(shape) for name in ("output_weight", "output_bias"))
+        return np.concatenate([V.mean(axis=0), d.mean(axis=0)], axis=1)
 
     def scores(
         self, hidden: NDArray[np.float32], rows: NDArray[Any], columns: NDArray[Any]

@@ -7,7 +7,6 @@ targets.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,49 +16,38 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cfnade.data.pairs import pairs_where, rows_of
 from cfnade.model.config import RatingConfig
-from cfnade.model.network import ACTIVATIONS, product, sum_rows
+from cfnade.model.network import product, sum_rows
 from cfnade.model.rating_inference import table_rows
 
-_TABLES = ("input_weight", "output_weight", "output_bias")  # W, V and d, by column and rating
+TABLES = ("input_weight", "output_weight", "output_bias")
+"""W, V and d, which have a row for each column and rating."""
+
 _FIRST = 0.01  # spread of the first weights of the tables
 _PRIOR = 10.0  # ratings of everybody that are added to those of a column, for the first bias
 
 
-@dataclass(frozen=True)
-class RatingBatch:
-    """Rows whose ratings are split into context and targets at random (o of Eq. 1)."""
-
-    context: csr_array
-    """Ratings from 1 to K, sparse, (n_rows, n_columns)."""
-
-    targets: csr_array
-    """Likewise."""
-
-    weight: NDArray[np.float32]
-    """D / (D - i + 1) of each target's row, (n_targets,), as in orderless NADE."""
-
-
-def draw_batch(levels: csr_array, rng: np.random.Generator) -> RatingBatch:
-    """Split the ratings of each row: of D, a uniform number from 0 to D - 1 is the context.
+def draw_split(
+    levels: csr_array, rng: np.random.Generator
+) -> tuple[csr_array, csr_array, NDArray[np.float32]]:
+    """Split the ratings of each row at random: of D, a uniform number below D is the context.
 
     Args:
         levels: Ratings from 1 to K, sparse, (n_rows, n_columns); no row is empty.
         rng: Source of randomness.
+
+    Returns:
+        Context and targets (o of Eq. 1 before and from position i on), like `levels`, and the
+        D / (D - i + 1) of each target's row, (n_targets,), as in orderless NADE.
     """
-    n_rated = np.diff(levels.indptr)
-    row = np.repeat(np.arange(len(n_rated)), n_rated)
+    n_rated, row = np.diff(levels.indptr), rows_of(levels)
     place = np.empty(len(row), dtype=np.int64)  # of each rating in the random order of its row
     place[np.argsort(row + rng.random(len(row)))] = np.arange(len(row)) - levels.indptr[row]
     n_context = (rng.random(len(n_rated)) * n_rated).astype(np.int64)
     is_target = place >= n_context[row]
-
-    def part(keep: NDArray[np.bool_]) -> csr_array:
-        ends = np.concatenate([[0], np.cumsum(keep)])[levels.indptr]
-        return csr_array((levels.data[keep], levels.indices[keep], ends), levels.shape)
-
     weight = (n_rated / (n_rated - n_context)).astype(np.float32)[row[is_target]]
-    return RatingBatch(part(~is_target), part(is_target), weight)
+    return pairs_where(levels, ~is_target), pairs_where(levels, is_target), weight
 
 
 class RatingNetwork(nn.Module):
@@ -75,31 +63,34 @@ class RatingNetwork(nn.Module):
         super().__init__()
         self.config, self.share = config, share
         for name, shape in config.weight_shapes().items():
-            spread = _FIRST if name in _TABLES else shape[0] ** -0.5
+            spread = _FIRST if name in TABLES else shape[0] ** -0.5
             first = torch.zeros(shape)
             if len(shape) == 2:
                 first.normal_(0.0, spread, generator=generator)
             self.register_parameter(name, nn.Parameter(first))
 
-    def forward(self, batch: RatingBatch) -> Tensor:
-        """Scores of the targets for every rating, (n_targets, K)."""
-        config, g = self.config, ACTIVATIONS[self.config.activation]
-        weights: dict[str, Any] = dict(self.named_parameters())
-        rows = table_rows(batch.context, config.n_levels, share=self.share)
-        indices, starts = (torch.from_numpy(each) for each in (rows.indices, rows.indptr[:-1]))
-        entered = F.embedding_bag(indices, weights["input_weight"], starts, mode="sum")
+    def forward(self, context: csr_array, targets: csr_array) -> Tensor:
+        """Scores of the targets for every rating, (n_targets, K), given those of the context."""
+        config, weights = self.config, dict(self.named_parameters())
+        rows = table_rows(context, config.n_levels, share=self.share)
+        entered = product(rows, weights["input_weight"])
         if config.n_factors:
             entered = entered @ weights["input_mix"]
-        hidden = g(entered + weights["hidden_bias"])
+        hidden = torch.tanh(entered + weights["hidden_bias"])
         for layer in range(config.n_layers - 1):
-            deep = weights[f"deep_weight_{layer}"], weights[f"deep_bias_{layer}"]
-            hidden = g(F.linear(hidden, *deep))
+            U, b = weights[f"deep_weight_{layer}"], weights[f"deep_bias_{layer}"]
+            hidden = torch.tanh(F.linear(hidden, U, b))
         if config.n_factors:
             hidden = hidden @ weights["output_mix"]
-        scores = sampled_product(hidden, weights["output_weight"], batch.targets)
-        d = weights["output_bias"].view(-1, config.n_levels)
-        scores = scores + d[torch.from_numpy(batch.targets.indices.astype(np.int64))]
+        scores = self.scores(hidden, targets)
         return torch.cumsum(scores, dim=1) if self.share else scores
+
+    def scores(self, hidden: Tensor, targets: csr_array) -> Tensor:
+        """`d + V h` of the targets without sharing, (n_targets, K)."""
+        weights = dict(self.named_parameters())
+        products: Tensor = _SampledProduct.apply(hidden, weights["output_weight"], targets)
+        d = weights["output_bias"].view(-1, self.config.n_levels)
+        return products + d[torch.from_numpy(targets.indices.astype(np.int64))]
 
     def start_bias(self, levels: csr_array) -> None:
         """Start from the log of each column's frequencies, pulled to those of everybody."""
@@ -113,18 +104,6 @@ class RatingNetwork(nn.Module):
             self.get_parameter("output_bias").copy_(torch.from_numpy(steps.ravel()))
 
 
-def effective_weights(
-    weights: dict[str, NDArray[np.float32]], n_levels: int, *, share: bool
-) -> dict[str, NDArray[np.float32]]:
-    """The weights as `NumpyRatingNetwork` has them: W^k, V^k and d^k themselves."""
-    found = dict(weights)
-    for name in _TABLES if share else ():
-        table = weights[name]
-        steps = table.reshape(-1, n_levels, *table.shape[1:])
-        found[name] = np.cumsum(steps, axis=1).reshape(table.shape)
-    return found
-
-
 def rating_cost(scores: Tensor, level: Tensor, ordinal_weight: float) -> Tensor:
     """Cost of each target: the negative log-likelihood of Eq. 2, the ordinal cost, or a mix.
 
@@ -135,9 +114,6 @@ def rating_cost(scores: Tensor, level: Tensor, ordinal_weight: float) -> Tensor:
         scores: s^k, (n_targets, K).
         level: The true rating from 0 to K - 1, (n_targets,).
         ordinal_weight: From 0, the likelihood alone, to 1, the ordinal cost alone.
-
-    Returns:
-        (n_targets,).
     """
     likelihood = F.cross_entropy(scores, level, reduction="none")
     if ordinal_weight == 0:
@@ -149,22 +125,9 @@ def rating_cost(scores: Tensor, level: Tensor, ordinal_weight: float) -> Tensor:
     return ordinal_weight * lists + (1.0 - ordinal_weight) * likelihood
 
 
-def sampled_product(hidden: Tensor, table: Tensor, targets: csr_array) -> Tensor:
-    """Products of the hidden layer with the K rows of each target's column.
-
-    Args:
-        hidden: (n_rows, width).
-        table: (n_columns K, width).
-        targets: The pairs to compute, sparse, (n_rows, n_columns); values do not count.
-
-    Returns:
-        (n_targets, K).
-    """
-    found: Tensor = _SampledProduct.apply(hidden, table, targets)
-    return found
-
-
 class _SampledProduct(torch.autograd.Function):
+    """Products of hidden layers with the K rows of each target's column, (n_targets, K)."""
+
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, table: Tensor, targets: csr_array) -> Tensor:
         ctx.save_for_backward(hidden, table)

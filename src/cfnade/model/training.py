@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -214,9 +214,11 @@ class Run(ABC, Generic[Network]):
         training: TrainingConfig,
         network: nn.Module,
         optimizer: RowOptimizer,
+        n_rows: int,
         resume_key: Mapping[str, Any] | None = None,
     ) -> None:
         self.training = training
+        self.n_steps = training.updates_per_epoch(n_rows)  # in an epoch
         self.network, self.optimizer = network, optimizer
         self._settings = model
         self.resume_key = dict(resume_key or {})
@@ -226,14 +228,9 @@ class Run(ABC, Generic[Network]):
         self.n_updates = 0
         self.epochs: list[Epoch] = []
 
-    @property
     @abstractmethod
-    def n_steps(self) -> int:
-        """Updates in an epoch."""
-
-    @abstractmethod
-    def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:
-        """Train for one epoch and return the mean loss; see `train`."""
+    def _updates(self, rng: np.random.Generator) -> Iterator[float]:
+        """Make the updates of an epoch; yields the loss of each."""
 
     @abstractmethod
     def _network(self, trained: Mapping[str, Tensor]) -> Network:
@@ -253,6 +250,19 @@ class Run(ABC, Generic[Network]):
         is_looked_at = bool(self.epochs) and self.epochs[-1].cost is not None
         out_of_patience = is_looked_at and n_epochs - self.best_epoch >= self.training.patience
         return n_epochs >= self.training.max_epochs or out_of_patience
+
+    def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:
+        """Train for one epoch and return the mean loss; see `train`."""
+        rng = np.random.default_rng([self.training.seed, len(self.epochs) + 1])
+        n_steps, total = self.n_steps, 0.0
+        for step, loss in enumerate(self._updates(rng), start=1):
+            self._check_finite(loss, step, checkpoint)
+            total += loss
+            if on_step is not None:
+                on_step(step, n_steps)
+        if not all(math.isfinite(weight.sum()) for weight in self._weights().values()):
+            self._check_finite(math.nan, n_steps, checkpoint)
+        return total / max(n_steps, 1)
 
     def _check_finite(self, loss: float, step: int, checkpoint: Path | None) -> None:
         """Raise `TrainingError` if the loss of an update is no longer finite."""
@@ -393,29 +403,18 @@ class _Run(Run[NumpyNetwork]):
             self.is_trained = torch.from_numpy(trained_items).float()[:, None]
             moving = replace(training, weight_decay=0.0)  # it is in the gradients then
         optimizer = RowOptimizer(dict(network.named_parameters()), moving)
-        super().__init__(model, training, network, optimizer, resume_key)
+        super().__init__(model, training, network, optimizer, self.rows.n_users, resume_key)
         self.exchange = exchange or self.exchange
         self._arranged: tuple[int, NDArray[np.int64], InputLayer, OutputLayer] | None = None
 
-    def epoch(self, on_step: Callable[[int, int], None] | None, checkpoint: Path | None) -> float:
-        """One pass over all users; the mean loss per user and item."""
+    def _updates(self, rng: np.random.Generator) -> Iterator[float]:
         number = len(self.epochs) + 1
-        rng = np.random.default_rng([self.training.seed, number])
         batches = self.rows.batches(self.training, number, rng)
-        n_steps = self.n_steps
-        total = 0.0
         place_of, input_layer, output_layer = self._arrange(number)
-        for step, (likes, n_users) in enumerate(batches):
+        for likes, n_users in batches:
             places = place_of[likes.indices].astype(likes.indices.dtype)
             batch = csr_array((likes.data, places, likes.indptr), shape=likes.shape)
-            loss = self._update(batch, input_layer, output_layer, rng, n_users)
-            self._check_finite(loss, step + 1, checkpoint)
-            total += loss
-            if on_step is not None:
-                on_step(step + 1, n_steps)
-        if not all(math.isfinite(weight.sum()) for weight in self._weights().values()):
-            self._check_finite(math.nan, n_steps, checkpoint)
-        return total / max(n_steps, 1)
+            yield self._update(batch, input_layer, output_layer, rng, n_users)
 
     def _update(
         self,
@@ -466,11 +465,6 @@ class _Run(Run[NumpyNetwork]):
         self.optimizer.step(gradients, rows, self._learning_rate())
         self.n_updates += 1
         return float(loss) / n_items
-
-    @property
-    def n_steps(self) -> int:
-        """Updates in an epoch."""
-        return self.training.updates_per_epoch(self.rows.n_users)
 
     @torch.no_grad()
     def _add_l2(self, gradients: Mapping[str, Tensor], rows: Mapping[str, list[slice]]) -> None:

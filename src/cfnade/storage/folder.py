@@ -70,18 +70,11 @@ class Artifact:
 class SavedParts:
     """A saved model of any kind, as its files hold it."""
 
-    network: dict[str, Any]
-    """Settings of the network, in `model.json`."""
-
+    network: dict[str, Any]  # its settings, in `model.json`
     weights: Mapping[str, NDArray[Any]]
-    arrays: Mapping[str, NDArray[Any]]
-    """Further arrays, in `ratings.safetensors`."""
-
-    items: dict[str, Any]
-    """`items.json`."""
-
-    info: dict[str, Any]
-    """Further fields of `model.json`."""
+    arrays: Mapping[str, NDArray[Any]]  # in `ratings.safetensors`
+    items: dict[str, Any]  # in `items.json`
+    info: dict[str, Any]  # further fields of `model.json`
 
 
 Model = TypeVar("Model")

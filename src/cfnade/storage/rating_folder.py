@@ -32,21 +32,18 @@ class RatingArtifact(NamedTuple):
 
 def save_rating_artifact(saved: RatingArtifact, folder: Path, dtype: WeightType) -> None:
     """Write a model; see `save_artifact`."""
-    levels, table = saved.table.levels, saved.table
+    network, table, info = saved
+    levels = table.levels
     values = (levels.indptr, levels.indices, levels.data, table.scale)
     arrays = {n: v.astype(kind) for v, (n, kind) in zip(values, _TYPES.items(), strict=True)}
     items = {**pack_ids(table.item_ids), "names": None, "users": pack_ids(table.user_ids)}
-    weights = pack_weights(saved.network.weights, dtype)
-    info = {**saved.info, "kind": KIND}
-    save_parts(SavedParts(asdict(saved.network.config), weights, arrays, items, info), folder)
+    weights = pack_weights(network.weights, dtype)
+    parts = SavedParts(asdict(network.config), weights, arrays, items, {**info, "kind": KIND})
+    save_parts(parts, folder)
 
 
 def load_rating_artifact(folder: Path, *, verify: bool = True) -> RatingArtifact:
-    """Read a model; see `load_artifact`.
-
-    Raises:
-        ArtifactError: If there is none, it is damaged, or of another kind or a later version.
-    """
+    """Read a model; see `load_artifact`."""
     return load_parts(folder, _artifact, verify=verify)
 
 
@@ -55,8 +52,7 @@ def _artifact(parts: SavedParts) -> RatingArtifact:
         raise ArtifactError("it is not a model of ratings; use ImplicitCFNADE.load")
     if set(parts.network) != {setting.name for setting in fields(RatingConfig)}:
         raise ArtifactError("the settings of its network are not those of this version")
-    config = RatingConfig(**parts.network)
-    users = parts.items.get("users")
+    config, users = RatingConfig(**parts.network), parts.items.get("users")
     if not isinstance(users, dict) or config.n_layers > len(parts.weights):
         raise ArtifactError("there are no user ids, or fewer weights than layers")
     network = NumpyRatingNetwork(config, parts.weights)
@@ -74,19 +70,14 @@ def _table(
     """The ratings of a file; scipy would read whatever place a forged number leads to."""
     if {name: array.dtype.str for name, array in arrays.items()} != _TYPES:
         raise ArtifactError("the ratings are not the four arrays they should be")
-    starts, items, levels, scale = (arrays[name] for name in _TYPES)
-    if not (
-        all(array.ndim == 1 for array in arrays.values())
-        and 2 <= len(scale) <= MOST_LEVELS
-        and np.isfinite(scale).all()
-        and (np.diff(scale) > 0).all()
-        and len(starts) == len(user_ids) + 1
-        and starts[0] == 0
-        and starts[-1] == len(levels) == len(items) > 0
-        and (np.diff(starts) >= 0).all()
-        and 0 <= items.min() <= items.max() < len(item_ids)
-        and 1 <= levels.min() <= levels.max() <= len(scale)
-    ):
-        raise ArtifactError("the ratings are damaged: a place or a value cannot be")
-    shape = (len(user_ids), len(item_ids))
-    return RatingTable(csr_array((levels, items, starts), shape=shape), scale, user_ids, item_ids)
+    starts, items, values, scale = (arrays[name] for name in _TYPES)
+    try:
+        levels = csr_array((values, items, starts), (len(user_ids), len(item_ids)))
+        levels.check_format(full_check=True)
+    except ValueError as error:
+        raise ArtifactError(f"the ratings are damaged: {error}") from error
+    is_scale = scale.ndim == 1 and 2 <= len(scale) <= MOST_LEVELS and np.isfinite(scale).all()
+    are_on_it = ((values >= 1) & (values <= len(scale))).all()
+    if not (is_scale and (np.diff(scale) > 0).all() and are_on_it):
+        raise ArtifactError("the ratings are damaged: a value is not on the scale")
+    return RatingTable(levels, scale, user_ids, item_ids)
