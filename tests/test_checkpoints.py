@@ -142,10 +142,18 @@ while True:
 def test_foreign_files_are_neither_deleted_nor_written_beside(tmp_path):
     place = tmp_path / "c"
     save_checkpoint(place / "training", {}, {})
-    names = ("thesis.txt", "training/thesis.txt", "training/.tmpaB3dE6", "src/a.py", ".src/a.py")
+    names = (
+        "thesis.txt",
+        "training/thesis.txt",
+        "training/.tmpaB3dE6",
+        "src/a.py",
+        ".src/a.py",
+        ".app/state.json",
+    )
+    names += (".training.cfnade-x/state.json/a.py",)
     foreign = [place / name for name in names]
     for path in foreign:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text("keep me")
         for resume in (False, True):
             with (
@@ -156,7 +164,8 @@ def test_foreign_files_are_neither_deleted_nor_written_beside(tmp_path):
         remove_checkpoints(place)
         assert path.read_text() == "keep me"
         path.unlink()
-    (place / "src").rmdir()
-    (place / ".src").rmdir()
+        while path.parent not in (place, place / "training"):
+            path = path.parent
+            path.rmdir()
     with open_checkpoints(place, resume=False) as kept:
         assert not (place / "training").exists() and not kept.of("training")[1]

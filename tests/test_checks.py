@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -64,3 +66,7 @@ def test_sizes_are_read_as_people_write_them(limit, expected):
 def test_other_texts_are_no_sizes(limit):
     with pytest.raises(ConfigError, match="memory_limit must be a size such as 4GB"):
         checks.check_bytes("memory_limit", limit)
+
+
+def test_a_name_of_other_bytes_is_no_utf8():
+    assert checks.is_utf8("é 東京 👩") and not checks.is_utf8(os.fsdecode(b"m\xff"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import math
 import re
 from dataclasses import replace
 
@@ -308,9 +309,45 @@ def test_a_model_can_be_made_of_a_network_and_a_catalogue(model, tmp_path):
     assert json.loads((tmp_path / "made" / "model.json").read_text())["data"]["name"] == "plays"
     bare = ImplicitCFNADE.from_parts(scorer, model.catalogue_)
     assert (bare.best_epoch_, bare.validation_mpr_, bare.calibrator_) == (0, None, None)
-    for wrong in ({"readout": [1]}, {"partial_fits": {}}):
+    for wrong in (
+        {"readout": [1]},
+        {"partial_fits": {}},
+        {"partial_fits": [1]},
+        {"partial_fits": [{"number": "1"}]},
+        {"partial_fits": [{"data_fingerprint": [1]}]},
+        {"partial_fits": [{"data_fingerprint": {"n_pairs": "many"}}]},
+        {"event_weights": {"view": "1"}},
+        {"event_weights": {"view": math.inf}},
+        {"event_weights": {"view": 1.0}, "target_event": "purchase"},
+        {"event_weights": {"view": 0.0}, "target_event": "view"},
+    ):
         with pytest.raises(ArtifactError, match="record of its training"):
             ImplicitCFNADE.from_parts(scorer, model.catalogue_, info={"training": wrong})
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("training", {"event_weights": {"view": 10**400}}),
+        ("training", {"best_epoch": [3]}),
+        ("training", {"n_looks": "9"}),
+        ("training", {"item_l2": {"a": 1}}),
+        ("training", {"readout": {"repeats": 7}}),
+        ("settings", {"random_state": "x"}),
+        ("settings", {"n_threads": [2]}),
+        ("settings", {"memory_limit": {}}),
+        ("settings", {"choose_by": "ndcg@" + "9" * 5000}),
+        ("settings", {"recipe": [1]}),
+        ("data_fingerprint", {"n_pairs": "many"}),
+    ],
+)
+def test_a_forged_record_or_setting_is_refused_in_one_line(tmp_path, part, change):
+    random_model().save(tmp_path / "model")
+    described = json.loads((tmp_path / "model" / "model.json").read_text())
+    seal(tmp_path / "model", **{part: {**described[part], **change}})
+    with pytest.raises(ArtifactError) as refused:
+        ImplicitCFNADE.load(tmp_path / "model")
+    assert "\n" not in str(refused.value)
 
 
 def test_what_is_not_fitted_says_so():

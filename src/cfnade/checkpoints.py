@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from cfnade.errors import ArtifactError
-from cfnade.folders import locked, new_folder, recover, remove_folder, save_arrays
+from cfnade.folders import UNFINISHED, locked, new_folder, recover, remove_folder, save_arrays
 
 FORMAT = 2
 KIND = "cfnade checkpoint"
@@ -159,14 +159,14 @@ def _is_checkpoint(folder: Path) -> bool:
     """Whether a folder has the mark of a checkpoint and nothing else, or is one to be."""
     try:
         names = {path.name for path in folder.iterdir()}
-        is_hidden = folder.name.startswith(
-            "."
-        )  # of a fit that was killed while it wrote or cleared
-        if is_hidden:
+        is_unfinished = folder.name.startswith(".") and UNFINISHED in folder.name  # it was killed
+        if is_unfinished:
             names = {name for name in names if not _WRITTEN_ASIDE.fullmatch(name)}
         if folder.is_symlink() or not names <= {STATE, ARRAYS}:
             return False
-        if is_hidden:
+        if any((folder / name).is_dir() for name in names):
+            return False
+        if is_unfinished:
             return True
         state = json.loads((folder / STATE).read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -84,3 +84,8 @@ def check_bytes(name: str, size: str | float) -> int:
     if match is None or number <= 0:
         raise ConfigError(f"{name} must be a size such as 4GB or 512MiB, got {size!r}")
     return int(number * (_BINARY if match[3] else _UNITS)[match[2]])
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a name is text; Python keeps bytes of other names as lone surrogates."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in name)

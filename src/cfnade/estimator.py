@@ -27,7 +27,7 @@ from cfnade.answer.user_table import UserTable, weighed
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
-from cfnade.checks import check_bytes, check_whole
+from cfnade.checks import check_at_least, check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.described_items import DescribedItems
 from cfnade.data.events import Clock, EventLog
@@ -179,21 +179,25 @@ class ImplicitCFNADE:
         model.n_looks_ = training.get("n_looks", 0)
         model.item_l2_ = training.get("item_l2", model.item_l2)
         model.partial_fits_ = training.get("partial_fits", [])
+        model.data_fingerprint_ = info.get("data_fingerprint", {})
         readout, model.clock_ = training.get("readout", {}), training.get("clock")
         model.event_weights_ = training.get("event_weights")
         model.target_event_ = training.get("target_event")
         if (
             not isinstance(readout, dict)
             or not _are_weights(model.event_weights_, model.target_event_)
-            or not isinstance(model.partial_fits_, list)
+            or not _are_records(model.partial_fits_, model.data_fingerprint_)
             or model.clock_ not in (None, *get_args(Clock))
         ):
             raise ArtifactError("the record of its training cannot be read")
+        check_whole("best_epoch", model.best_epoch_, 0)
+        check_whole("n_looks", model.n_looks_, 0)
+        if model.item_l2_ is not None:
+            check_at_least(0, item_l2=model.item_l2_)
         model.readout_ = readout_of(readout).or_usual()
         strengths = training.get("features")  # early versions have none
         model.feature_strengths_ = None if strengths is None else FeatureStrengths.of(strengths)
         model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
-        model.data_fingerprint_ = info.get("data_fingerprint", {})
         model.calibrator_ = calibrator
         model._info = info
         model._adopt(scorer, catalogue)
@@ -962,6 +966,7 @@ class ImplicitCFNADE:
         scorer = NetworkScorer(artifact.network, artifact.relative_rating)
         try:
             settings = from_json(info.pop("settings", {}), parameter_names(cls))
+            FitSettings.of({**cls().get_params(deep=False), **settings})  # refuses wrong ones
             saved = info.pop("calibrator", None)  # early versions have none
             calibrator = Calibrator.from_json(saved) if saved else None
             return cls.from_parts(
@@ -973,7 +978,24 @@ class ImplicitCFNADE:
 
 def _are_weights(weights: Any, target: Any) -> bool:
     """Whether these are weights of events and the event to predict, as `save` writes them."""
-    numbers = {} if weights is None else weights
-    if not isinstance(numbers, dict) or not (target is None or isinstance(target, str)):
+    if not (target is None or isinstance(target, str)):
         return False
-    return all(isinstance(w, int | float) and math.isfinite(w) for w in numbers.values())
+    if weights is None:
+        return True
+    return (
+        isinstance(weights, dict)
+        and all(isinstance(w, int | float) and abs(w) < math.inf for w in weights.values())
+        and (target is None or weights.get(target, 0) > 0)
+    )
+
+
+def _are_records(records: Any, fingerprint: Any) -> bool:
+    """Whether these are records of `partial_fit`s, and the fingerprint of the first data."""
+    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+        return False
+    prints = [fingerprint, *(each.get("data_fingerprint", {}) for each in records)]
+    if not all(isinstance(each, dict) for each in prints):
+        return False
+    numbers = [each.get("n_pairs", 0) for each in prints]
+    numbers += [each.get("number", 0) for each in records]
+    return all(isinstance(number, int) for number in numbers)

@@ -21,7 +21,9 @@ from safetensors.numpy import save_file
 if sys.platform != "win32":
     import fcntl
 
-_UNFINISHED = ".cfnade-"  # in the name of every folder that is being filled
+UNFINISHED = ".cfnade-"
+"""In the name of every folder that is being filled or removed."""
+
 _OLD = ".cfnade-old"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
@@ -78,11 +80,11 @@ def temporary_folder(name: str, parent: str | Path | None = None) -> Iterator[Pa
     A process that is killed leaves its folder; the next call with the same name removes it.
     """
     place = Path(tempfile.gettempdir() if parent is None else parent)
-    for left in place.glob(f"{glob.escape(name + _UNFINISHED)}*"):
+    for left in place.glob(f"{glob.escape(name + UNFINISHED)}*"):
         _remove_abandoned(left)
     with contextlib.ExitStack() as stack:
         while True:
-            new = Path(tempfile.mkdtemp(prefix=name + _UNFINISHED, dir=place))
+            new = Path(tempfile.mkdtemp(prefix=name + UNFINISHED, dir=place))
             if stack.enter_context(locked(new)):
                 break  # else another process has just taken it for abandoned
         stack.callback(shutil.rmtree, new, ignore_errors=True)
@@ -103,7 +105,7 @@ def remove_folder(folder: Path) -> None:
 
     The next `temporary_folder` or `new_folder` of that name removes what was left.
     """
-    hidden = folder.with_name(f".{folder.name}{_UNFINISHED}removed")
+    hidden = folder.with_name(f".{folder.name}{UNFINISHED}removed")
     _remove(hidden)
     with contextlib.suppress(OSError):
         folder.rename(hidden)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import subprocess
 import sys
 from importlib.metadata import version
@@ -28,6 +29,12 @@ def test_every_command_has_help_with_an_example(capsys):
 def test_the_version_is_that_of_the_package(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"cfnade {version('cfnade')}\n"
+
+
+def test_lines_of_the_log_cannot_command_the_terminal(capsys):
+    assert run(["--verbose", "--version"]) == 0
+    logging.getLogger("cfnade.fit").info("weights of events: %s", "vi\x1b[31mew=1")
+    assert capsys.readouterr().err == "weights of events: vi\\x1b[31mew=1\n"
 
 
 @pytest.mark.parametrize(

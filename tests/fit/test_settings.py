@@ -102,6 +102,9 @@ def test_numbers_of_numpy_become_plain_ones():
         {"recipe": None},
         {"readout": "direct"},
         {"readout": 3},
+        {"random_state": "x"},
+        {"n_threads": 0},
+        {"memory_limit": "much"},
     ],
 )
 def test_settings_without_meaning_are_refused(wrong):
@@ -192,6 +195,7 @@ def test_count_distributions_are_not_settings_that_are_saved():
     given = RelativeRating().fit(csr_array(np.ones((1, 1))))
     assert "relative_rating" not in to_json(params_of(relative_rating=given))
     assert to_json(params_of(alpha=np.float64(2.0)))["alpha"] == 2.0
+    assert from_json({"recipe": "paper", "relative_rating": [1]}, KEYWORDS) == {"recipe": "paper"}
 
 
 def test_settings_of_earlier_versions_are_read():

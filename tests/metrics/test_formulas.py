@@ -131,7 +131,9 @@ def test_every_default_metric_has_a_function() -> None:
     assert all(callable(metric_function(name)) for name in DEFAULT_METRICS)
 
 
-@pytest.mark.parametrize("name", ["precision@20", "recall", "recall@0", "recall@-1", "mpr@5", ""])
+@pytest.mark.parametrize(
+    "name", ["precision@20", "recall", "recall@0", "recall@-1", "mpr@5", "", "ndcg@" + "9" * 5000]
+)
 def test_an_unknown_metric_is_refused_with_the_ones_there_are(name) -> None:
     with pytest.raises(ConfigError, match=r"choose from mpr, mpr_unweighted, recall@k"):
         metric_function(name)

@@ -21,7 +21,7 @@ def test_training_settings_without_meaning_are_refused_by_name(field, value):
 @pytest.mark.parametrize(
     ("field", "value"),
     [("n_hidden", 0), ("n_layers", 0), ("activation", "sin"), ("alpha", -1), ("input_scale", "x"),
-     ("n_items", 0), ("n_hidden", 2.5), ("n_neighbours", -1)],
+     ("n_items", 0), ("n_hidden", 2.5), ("n_neighbours", -1), ("alpha", 1e300)],
 )  # fmt: skip
 def test_model_settings_without_meaning_are_refused_by_name(field, value):
     with pytest.raises(ConfigError, match=field):

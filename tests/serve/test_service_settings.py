@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def test_the_key_is_not_shown():
 def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         ServeSettings(Path("model"), **changes)
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match=r"must be UTF-8, got .*m\\udcff"):
+        ServeSettings(Path(os.fsdecode(b"m\xff")))
 
 
 def test_a_limit_of_nothing_is_refused():

@@ -109,7 +109,7 @@ def test_a_header_that_does_not_fit_its_file_is_refused(content):
         np.array([uuid.UUID(int=5), uuid.UUID(int=7)], dtype=object),
         np.array([datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3)], dtype=object),
         np.array(["2020-01-02", "2021-05-06"], dtype="datetime64[us]"),
-        np.array([decimal.Decimal("1.50"), 2**70], dtype=object),
+        np.array([decimal.Decimal("1.50"), 2**70, 1 - 10**308], dtype=object),
         np.array([b"\x00\xff", b""], dtype=object),
         np.array([], dtype=object),
     ],
@@ -128,6 +128,8 @@ def test_ids_that_cannot_be_kept_are_refused():
         ids = np.empty(1, dtype=object)
         ids[0] = (1, 2)
         encode_ids(ids)
+    with pytest.raises(ArtifactError, match="more than 308 digits"):
+        encode_ids(np.array([10**308, 1], dtype=object))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from cfnade.errors import ArtifactError, ConfigError
 from cfnade.folders import save_arrays
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import NumpyNetwork
+from cfnade.storage import folder as folder_module
 from cfnade.storage.folder import (
     WEIGHTS,
     Artifact,
@@ -93,10 +94,19 @@ def test_a_folder_with_anything_foreign_beside_a_model_is_not_replaced(artifact,
     (tmp_path / "model" / "thesis.txt").write_text("keep me")
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "model.json").write_text('{"name": "of another program"}')
-    for place, why in (("model", "it holds 'thesis.txt'"), ("web", "no model.json of ours")):
+    save_artifact(artifact, tmp_path / "mixed")
+    (tmp_path / "mixed" / "items.json").unlink()
+    (tmp_path / "mixed" / "items.json").mkdir()
+    (tmp_path / "mixed" / "items.json" / "thesis.txt").write_text("keep me")
+    for place, why in (
+        ("model", "it holds 'thesis.txt'"),
+        ("mixed", "it holds 'items.json'"),
+        ("web", "no model.json of ours"),
+    ):
         with pytest.raises(ArtifactError, match=why):
             save_artifact(artifact, tmp_path / place)
-    assert (tmp_path / "model" / "thesis.txt").read_text() == "keep me"
+    for kept in ("model/thesis.txt", "mixed/items.json/thesis.txt"):
+        assert (tmp_path / kept).read_text() == "keep me"
     assert "another program" in (tmp_path / "web" / "model.json").read_text()
 
 
@@ -173,6 +183,28 @@ def test_a_loaded_model_goes_on_after_its_folder_was_replaced(artifact, counts, 
     artifact.network.weights["output_weight"] = np.zeros((20, 4), dtype=np.float32)
     save_artifact(artifact, tmp_path / "model")
     np.testing.assert_array_equal(loaded.network.logits(ratings), expected)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_model_that_is_replaced_while_it_is_inspected_is_not_called_damaged(
+    artifact, tmp_path, monkeypatch, is_gone
+):
+    folder, old = tmp_path / "model", tmp_path / "old"
+    save_artifact(artifact, folder)
+    plain = folder_module.map_file
+
+    def replace_first(path, **options):
+        if path.name == WEIGHTS and path.parent == folder and not old.exists():
+            folder.rename(old)
+            if is_gone:
+                (old / WEIGHTS).unlink()
+            artifact.network.weights["output_bias"] += np.float32(1)
+            save_artifact(artifact, folder)
+        return plain(path, **options)
+
+    monkeypatch.setattr(folder_module, "map_file", replace_first)
+    found = inspect_artifact(folder, verify=True)
+    assert [file["state"] for file in found["files"].values()] == ["ok"] * 3
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -267,6 +299,23 @@ def test_what_could_not_be_loaded_again_is_not_saved(artifact, tmp_path):
     artifact.network.weights["output_bias"] = good
     artifact.info["metrics"] = 12.5
     with pytest.raises(ArtifactError, match="metrics is not an object"):
+        save_artifact(artifact, tmp_path / "model")
+    deep: list[object] = []
+    for _ in range(40):
+        deep = [deep]
+    for note, message in ((deep, "nested too deep"), (10**308, "JSON with 1000")):
+        artifact.info.update(metrics={}, note=note)
+        with pytest.raises(ArtifactError, match=message):
+            save_artifact(artifact, tmp_path / "model")
+    artifact.info["note"] = "x" * (1 << 24)
+    with pytest.raises(ArtifactError, match=r"model\.json would have more than"):
+        save_artifact(artifact, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_list_of_items_too_large_to_be_loaded_is_not_saved(artifact, tmp_path, monkeypatch):
+    monkeypatch.setattr("cfnade.storage.folder._MOST_ITEMS_BYTES", 100)
+    with pytest.raises(ArtifactError, match=r"items\.json is too large"):
         save_artifact(artifact, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

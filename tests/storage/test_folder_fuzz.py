@@ -446,6 +446,15 @@ def test_a_calibrator_of_many_knots_is_refused(saved):
             ImplicitCFNADE.load(folder)
 
 
+@pytest.mark.parametrize("name", ["n_items", "n_hidden", "n_layers", "n_neighbours"])
+@pytest.mark.parametrize("value", [9 * 10**4299, 9 * 10**307], ids=["4300", "308"])
+def test_numbers_too_long_to_be_printed_are_refused_in_one_line(saved, name, value):
+    with Copy(saved) as folder:
+        network = json.loads((folder / "model.json").read_text())["network"]
+        seal(folder, network={**network, name: value})
+        assert is_refused(folder)
+
+
 @pytest.mark.parametrize("value", [2**63 - 1, 2**53, -(2**63)])
 def test_numbers_of_watchers_that_overflow_are_refused(saved, value):
     with Copy(saved) as folder:

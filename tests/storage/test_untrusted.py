@@ -33,9 +33,11 @@ def test_only_plain_files_of_a_possible_size_are_read(tmp_path):
         ("[" * 40 + "]" * 40, "too deep"),
         ('["\\ud800"]', "JSON"),
         ("{", "invalid JSON"),
+        ("[-1" + "0" * 308 + "]", "-1000"),
     ],
 )
 def test_json_is_strict(text, reason):
     with pytest.raises(ArtifactError, match=reason):
         parse_json(text.encode())
     assert parse_json(b'{"a": [1, 2.5, null, "\xc3\xbc"]}') == {"a": [1, 2.5, None, "ü"]}
+    assert parse_json(b"-" + b"9" * 308) == 1 - 10**308

@@ -48,9 +48,9 @@ def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show more log output.")] = False,
 ) -> None:
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(message)s", force=True
-    )
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, force=True)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(console.VisibleFormatter())
     logging.getLogger("cfnade.progress").setLevel(logging.INFO)  # a line per stage, if no bar
     if show_version:
         typer.echo(f"cfnade {version('cfnade')}")

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from cfnade.beyond.readout import NO_READOUT, Readout
-from cfnade.checks import check_choice, check_share, check_whole
+from cfnade.checks import check_bytes, check_choice, check_share, check_whole
 from cfnade.data.splitting import HoldOutBy
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.formulas import metric_function
@@ -154,6 +154,11 @@ class FitSettings:
             check_choice("validation_by", self.validation_by, VALIDATION_BY)
         if self.choose_by is not None:
             metric_function(self.choose_by)  # refuses unknown names
+        check_whole("random_state", self.seed, 0)
+        if self.n_threads is not None:
+            check_whole("n_threads", self.n_threads, 1)
+        if self.memory_limit is not None:
+            check_bytes("memory_limit", self.memory_limit)
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> FitSettings:
@@ -259,7 +264,8 @@ def to_json(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def from_json(saved: Mapping[str, Any], keywords: list[str]) -> dict[str, Any]:
     """Keywords of the estimator from a saved folder, those of earlier versions included."""
-    params = {name: value for name, value in saved.items() if name in keywords}
+    names = {*keywords} - {"relative_rating"}  # which is not saved as a setting
+    params = {name: value for name, value in saved.items() if name in names}
     if "recipe" in saved:
         recipe = recipe_of(saved["recipe"])
         params["recipe"] = saved["recipe"] if isinstance(saved["recipe"], str) else recipe

@@ -264,7 +264,7 @@ def metric_function(name: str) -> Metric:
         raise ConfigError(f"a metric is named by text such as 'ndcg@20', got {name!r}")
     if name in of_pairs:
         return of_pairs[name]
-    match = re.fullmatch(r"(\w+)@([1-9][0-9]*)", name)
+    match = re.fullmatch(r"(\w+)@([1-9][0-9]{0,8})", name)
     if match and match[1] in at_k:
         return partial(at_k[match[1]], k=int(match[2]))
     raise ConfigError(

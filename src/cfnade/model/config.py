@@ -28,6 +28,10 @@ Precision: TypeAlias = Literal["float32", "bfloat16"]
 """Precision of products with V in training; sums, weights and gradients are always float32."""
 
 
+MOST_ALPHA = 1e12
+"""Sums of much larger confidences would overflow float32."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """What the network is: enough to run it, given its weights."""
@@ -64,6 +68,8 @@ class ModelConfig:
         check_choice("activation", self.activation, get_args(Activation))
         check_choice("input_scale", self.input_scale, get_args(InputScale))
         check_at_least(0, alpha=self.alpha)
+        if self.alpha > MOST_ALPHA:
+            raise ConfigError(f"alpha must be at most {MOST_ALPHA:g}, got {self.alpha:g}")
 
 
 @dataclass(frozen=True)

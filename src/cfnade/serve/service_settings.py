@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from cfnade.checks import is_utf8
 from cfnade.errors import ConfigError
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -103,6 +104,8 @@ class ServeSettings:
         return [*_LOOPBACK, "[::1]", *(name.lower() for name in self.allowed_hosts)]
 
     def __post_init__(self) -> None:
+        if not is_utf8(str(self.model)):  # workers read the settings as JSON
+            raise ConfigError(f"the name of the model's folder must be UTF-8, got {self.model!r}")
         for name in self.allowed_hosts:
             if not name.isascii() or not name or "*" in name.removeprefix("*."):
                 raise ConfigError(f"--allow-host takes a name such as *.example.com, got {name!r}")

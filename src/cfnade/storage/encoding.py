@@ -26,7 +26,7 @@ from cfnade.checks import check_choice
 from cfnade.data.interactions import as_objects
 from cfnade.errors import ArtifactError
 from cfnade.model.config import ModelConfig
-from cfnade.storage.untrusted import parse_json
+from cfnade.storage.untrusted import MOST_DIGITS, parse_json
 
 _TYPES = ("F16", "F32", "F64", "I16", "I64", "U8", "U16", "U32")  # no model has others
 _DTYPES = {name: f"<{name[0].lower()}{int(name[1:]) // 8}" for name in _TYPES}
@@ -73,11 +73,11 @@ def _check_entry(name: str, entry: Any) -> None:
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise ArtifactError(f"{name} is of a type that no model has: {dtype!r:.40}")
+        raise ArtifactError(f"{name!r:.40} is of a type that no model has: {dtype!r:.40}")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(shape) > 2 or len(offsets) != 2:
-        raise ArtifactError(f"{name} has no proper shape or place")
+        raise ArtifactError(f"{name!r:.40} has no proper shape or place")
     if offsets[1] - offsets[0] != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
-        raise ArtifactError(f"{name} has shape {shape} but {offsets[1] - offsets[0]} bytes")
+        raise ArtifactError(f"{name!r:.40} has shape {shape} but {offsets[1] - offsets[0]} bytes")
 
 
 def _are_sizes(values: Any) -> TypeGuard[list[int]]:
@@ -195,12 +195,19 @@ def _read_decimal(text: str) -> decimal.Decimal:
     return number
 
 
+def _checked_int(number: int) -> int:
+    """A whole number that `parse_json` reads again."""
+    if abs(number) >= 10**MOST_DIGITS:
+        raise ArtifactError(f"an item id has more than {MOST_DIGITS} digits; use text as ids")
+    return number
+
+
 # Ids keep their type: 7 comes back as 7 and "007" as "007". For each type: the Python type, how to
 # write it, the type of the written value, how to read it.
 _TO_TEXT: dict[str, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
     "str": (str, str, str, str),
     "bool": (bool, bool, bool, bool),
-    "int": (int, int, int, int),
+    "int": (int, _checked_int, int, int),
     "float": (float, float, float, float),
     "bytes": (bytes, bytes.hex, str, bytes.fromhex),
     "uuid": (uuid.UUID, str, str, uuid.UUID),

@@ -124,6 +124,8 @@ def save_parts(parts: SavedParts, folder: Path) -> None:
 def _write_files(parts: SavedParts, folder: Path) -> None:
     text = json.dumps(parts.items, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / ITEMS).write_text(text, encoding="utf-8")
+    if (folder / ITEMS).stat().st_size > _MOST_ITEMS_BYTES:
+        raise ArtifactError(f"this model cannot be saved: {ITEMS} is too large")
     save_arrays(folder / WEIGHTS, parts.weights)
     save_arrays(folder / RATINGS, parts.arrays)
     files = {}
@@ -139,10 +141,21 @@ def _write_files(parts: SavedParts, folder: Path) -> None:
             "files": files,
         }
     )
-    if problem := _wrong_description(described):
+    text = json.dumps({**described, "sha256": _own_sha256(described)}, indent=2) + "\n"
+    if problem := _wrong_description(described) or _unreadable(text):
         raise ArtifactError(f"this model cannot be saved: {problem}")
-    text = json.dumps({**described, "sha256": _own_sha256(described)}, indent=2)
-    (folder / MODEL).write_text(text + "\n", encoding="utf-8")
+    (folder / MODEL).write_text(text, encoding="utf-8")
+
+
+def _unreadable(text: str) -> str | None:
+    """Why a text would be refused as `model.json`; None if it would not."""
+    if len(text) > _MOST_MODEL_BYTES:
+        return f"{MODEL} would have more than {_MOST_MODEL_BYTES:,} bytes"
+    try:
+        parse_json(text.encode())
+    except ArtifactError as error:
+        return f"in {MODEL}: {error}"
+    return None
 
 
 def check_place(folder: Path) -> None:
@@ -171,8 +184,13 @@ def _wrong_place(folder: Path) -> str | None:
         return f"no {MODEL} of ours"
     if not isinstance(described, dict) or not set(_OF_THE_FORMAT) <= set(described):
         return f"no {MODEL} of ours"
-    other = next((name for name in names if name not in (MODEL, *FILES)), None)
+    ours = {name for name in (MODEL, *FILES) if _is_plain(folder / name)}
+    other = next((name for name in names if name not in ours), None)
     return None if other is None else f"it holds {other!r:.80}"
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
@@ -194,14 +212,18 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
 
 def load_parts(folder: Path, build: Callable[[SavedParts], Model], *, verify: bool = True) -> Model:
     """Read a model of any kind; `build` makes it of its parts or raises `CfnadeError`."""
+    return _read_whole(folder, lambda handle: _load(folder, handle, build, verify=verify))
+
+
+def _read_whole(folder: Path, read: Callable[[int | None], Model]) -> Model:
+    """Read files by a handle of their folder; again if that fails and another took its place."""
     for _ in range(_TRIES):
         with folder_handle(folder) as handle:
             try:
-                return _load(folder, handle, build, verify=verify)
+                return read(handle)
             except ArtifactError:
                 if handle is None or _is_at(folder, handle):
                     raise
-        # Another model took its place while it was read.
     raise ArtifactError(f"the model in {folder} is replaced again and again; try later")
 
 
@@ -300,13 +322,17 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
     Raises:
         ArtifactError: If `model.json` is missing, damaged, or a later version wrote it.
     """
-    described = read_description(folder)
+    return _read_whole(folder, lambda handle: _inspect(folder, handle, verify=verify))
+
+
+def _inspect(folder: Path, handle: int | None, *, verify: bool) -> dict[str, Any]:
+    described = read_description(folder, handle)
     files: dict[str, Any] = {}
     found: dict[str, Any] = {"tensors": None, "items": None}
     for name in FILES:
         listed, state = described["files"][name], "not verified"
         try:
-            with map_file(folder / name) as file:
+            with map_file(folder / name, folder=handle) as file:
                 state = _state(file, listed, verify=verify)
                 if name == WEIGHTS:
                     found["tensors"] = {
@@ -328,6 +354,8 @@ def inspect_artifact(folder: Path, *, verify: bool = False) -> dict[str, Any]:
                         "features": _columns(described_by),
                     }
         except ArtifactError as error:
+            if handle is not None and not _is_at(folder, handle):
+                raise  # the files of the old folder are being removed
             state = str(error) if state in _GOOD else state
         files[name] = {**listed, "state": state}
     n_bytes = sum(entry["bytes"] for entry in files.values())

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 from cfnade.errors import ArtifactError
 
 MAX_JSON_DEPTH = 32
+MOST_DIGITS = 308
+"""Of a whole number: any such number is a finite float, and sums of some can be printed."""
 
 
 @contextmanager
@@ -94,6 +96,7 @@ def parse_json(content: bytes) -> Any:
             object_pairs_hook=_no_key_twice,
             parse_constant=_refuse,
             parse_float=_finite,
+            parse_int=_whole,
         )
         if not _is_shallow(parsed, MAX_JSON_DEPTH):
             raise ArtifactError("JSON nested too deep")
@@ -126,6 +129,10 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _refuse(text[:40])
+
+
+def _whole(text: str) -> int:
+    return int(text) if len(text.lstrip("-")) <= MOST_DIGITS else _refuse(text[:40])
 
 
 def _refuse(constant: str) -> NoReturn:

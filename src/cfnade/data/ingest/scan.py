@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.checks import is_utf8
 from cfnade.errors import ConfigError, DataError
 from cfnade.folders import temporary_folder
 from cfnade.threads import available_threads
@@ -354,14 +355,9 @@ def _expand(source: PathLike) -> list[Path]:
             raise DataError(f"{str(file)!r} has an unknown format; expected one of {ACCEPTED}")
         if not file.is_file():  # a pipe may never end
             raise DataError(f"{str(file)!r} is not a regular file; write the rows to one")
-        if "\0" in str(file) or not _is_utf8(str(file)):
+        if "\0" in str(file) or not is_utf8(str(file)):
             raise DataError(f"the name {str(file)!r} is not UTF-8, which DuckDB needs; rename it")
     return found
-
-
-def _is_utf8(name: str) -> bool:
-    """Whether a name is text; Python keeps bytes of other names as lone surrogates."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in name)
 
 
 def _is_hidden(path: Path) -> bool:
