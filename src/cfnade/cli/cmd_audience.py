@@ -26,7 +26,9 @@ commands = typer.Typer()
 )
 def recommend_users_command(
     model: Model,
-    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of the items.")],
+    items: Annotated[
+        list[str], typer.Argument(metavar="ITEM...", help="Ids or names of the items.")
+    ],
     data: Annotated[str, typer.Option(help="Table of the users' histories.")],
     out: Annotated[
         Path | None, typer.Option(help="Parquet file to write instead of showing the users.")

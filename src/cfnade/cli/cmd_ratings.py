@@ -12,6 +12,8 @@ from rich.table import Table
 from cfnade.checkpoints import remove_checkpoints
 from cfnade.cli import console, options
 from cfnade.compare.rating_comparison import MODELS, compare_ratings, rating_plot
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.item_lookup import ItemLookup
 from cfnade.data.rating_table import RatingTable, read_ratings
 from cfnade.errors import ConfigError
 from cfnade.fit.rating_estimator import CFNADE
@@ -89,16 +91,14 @@ def predict_command(
     if (user is None) == (not ratings):
         raise ConfigError("give ratings as ITEM=RATING, or --user")
     fitted = CFNADE.load(model)
-    of_items, of_users = (
-        {str(name): name for name in ids.tolist()}
-        for ids in (fitted.ratings_.item_ids, fitted.ratings_.user_ids)
-    )
+    of_items = ItemLookup(Catalogue(fitted.ratings_.item_ids))
+    of_users = {str(known): known for known in fitted.ratings_.user_ids.tolist()}
     given = options.parse_weights(ratings or [], of_items, 1.0, "ITEM=RATING")
     who: Any = given if user is None else of_users.get(user, user)
     if items is None:
         ids = fitted.recommend(who, n)[0].tolist()
     else:
-        ids = [of_items.get(item, item) for item in items.split(",")]
+        ids = [of_items.item(item) for item in items.split(",")]
     found = zip(ids, fitted.predict(who, ids), fitted.predict_proba(who, ids), strict=True)
     scale, entries = [f"{value:g}" for value in fitted.ratings_.scale], []
     table = Table("item", "rating", *(f"P({value})" for value in scale))
