@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from cfnade.compare.protocol import ProtocolConfig
-from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import Interactions
 from cfnade.data.item_lookup import ItemLookup
@@ -36,6 +36,12 @@ ItemsTables = Annotated[
         help="CSV or Parquet table of what is known about items, for CF-NADE: categories, tags, "
         "text; repeatable.",
     ),
+]
+Names = Annotated[
+    str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
+]
+NameCol = Annotated[
+    str | None, typer.Option(help="Column of names in it; by default found by name.")
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
@@ -203,6 +209,19 @@ def _with_flat_options(function: Command) -> Command:
     flat.__signature__ = Signature(by_keyword)  # type: ignore[attr-defined]  # typer reads it
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
+
+
+def read_named(
+    table: TableOptions, data: str, names: str | None, name_col: str | None
+) -> Interactions:
+    """Read the interactions of a table, with the names of a table of names, if there is one."""
+    interactions = table.read(data)
+    if names is None:
+        if name_col is not None:
+            raise ConfigError("--name-col is a column of the table of names; give --names, too")
+        return interactions
+    known = read_item_names(names, name_col=name_col, data_item_col=table.item_col)
+    return interactions.with_item_names(known)
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:

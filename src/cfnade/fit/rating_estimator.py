@@ -20,6 +20,7 @@ from cfnade.data.catalogue import Catalogue
 from cfnade.data.rating_table import RatingTable, levels_of, read_ratings
 from cfnade.data.sklearn_rules import parameter_names, representation
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
+from cfnade.fit.settings import no_setting
 from cfnade.model.batches import identity_of
 from cfnade.model.config import RatingConfig, TrainingConfig
 from cfnade.progress import Callbacks
@@ -86,8 +87,10 @@ class CFNADE:
 
     def set_params(self, **params: Any) -> CFNADE:
         """Change settings by keyword, for the next `fit`; raises `ConfigError` for another name."""
+        names = parameter_names(type(self))
         for name, value in params.items():
-            check_choice("a setting of CFNADE", name, parameter_names(type(self)))
+            if name not in names:
+                raise ConfigError(no_setting(name, names))
             setattr(self, name, value)
         return self
 
