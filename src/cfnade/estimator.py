@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
+import time
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
-from cfnade.answer.recommend import Answers
+from cfnade.answer.recommend import Answers, AnswerTable
+from cfnade.answer.result_frame import AsFrame, Frame, frame_of, library_of
 from cfnade.answer.user_table import UserTable, weighed
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.history_reader import HistoryReader
@@ -32,6 +33,7 @@ from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
 from cfnade.data.described_items import DescribedItems
 from cfnade.data.events import Clock, EventLog
 from cfnade.data.ingest import read_interactions, read_items
+from cfnade.data.ingest.frames import frame_library
 from cfnade.data.interactions import (
     CountMatrix,
     Interactions,
@@ -43,6 +45,8 @@ from cfnade.data.sklearn_rules import parameter_names, representation, tags
 from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
 from cfnade.fit.cold_start import add_cold_items
 from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded
+from cfnade.fit.fit_record import FitRecord
+from cfnade.fit.html_repr import facts_of_fit, html_repr
 from cfnade.fit.pipeline import calibrate, fit_network
 from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
@@ -52,7 +56,6 @@ from cfnade.fit.settings import (
     from_json,
     nested_params,
     read_settings,
-    readout_of,
     to_json,
     with_nested,
 )
@@ -122,6 +125,7 @@ class ImplicitCFNADE:
         data_fingerprint_: Sizes and checksum of the data.
         partial_fits_: The latest `partial_fit`s since, at most 30, and the one with the most pairs:
             number, data, epochs, new items.
+        fit_seconds_: How long the last `fit` took; None if that is unknown.
     """
 
     n_hidden: int | None = None
@@ -173,25 +177,9 @@ class ImplicitCFNADE:
             ArtifactError: If the info cannot be used.
         """
         model, info = cls(**settings), dict(info or {})
-        training = info.pop("training", {})
+        FitRecord.of(info.pop("training", {}), model.item_l2).give_to(model)
+        model._trained_on = None
         model.epochs_ = []
-        model.best_epoch_ = training.get("best_epoch", 0)
-        model.n_looks_ = training.get("n_looks", 0)
-        model.item_l2_ = training.get("item_l2", model.item_l2)
-        model.partial_fits_ = training.get("partial_fits", [])
-        readout, model.clock_ = training.get("readout", {}), training.get("clock")
-        model.event_weights_ = training.get("event_weights")
-        model.target_event_ = training.get("target_event")
-        if (
-            not isinstance(readout, dict)
-            or not _are_weights(model.event_weights_, model.target_event_)
-            or not isinstance(model.partial_fits_, list)
-            or model.clock_ not in (None, *get_args(Clock))
-        ):
-            raise ArtifactError("the record of its training cannot be read")
-        model.readout_ = readout_of(readout).or_usual()
-        strengths = training.get("features")  # early versions have none
-        model.feature_strengths_ = None if strengths is None else FeatureStrengths.of(strengths)
         model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
         model.data_fingerprint_ = info.get("data_fingerprint", {})
         model.calibrator_ = calibrator
@@ -222,6 +210,9 @@ class ImplicitCFNADE:
 
     def __repr__(self) -> str:
         return representation(self)
+
+    def _repr_html_(self) -> str:
+        return html_repr(repr(self), facts_of_fit(self))
 
     def __sklearn_tags__(self) -> Any:
         return tags()
@@ -269,7 +260,7 @@ class ImplicitCFNADE:
             MissingExtraError: If torch is not installed.
             TrainingError: If the loss is no longer finite.
         """
-        settings = self._settings()
+        settings, started = self._settings(), time.perf_counter()
         with ExitStack() as stack:
             if show_progress and callbacks is None:
                 callbacks = stack.enter_context(fit_progress())
@@ -300,6 +291,8 @@ class ImplicitCFNADE:
         self.target_event_ = interactions.target_event
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
+        self.fit_seconds_: float | None = round(time.perf_counter() - started, 3)
+        self._trained_on = frame_library(counts)
         self._info: dict[str, Any] = {}  # further fields of `model.json`
         self._adopt(fitted.scorer, catalogue)
         return self
@@ -530,7 +523,8 @@ class ImplicitCFNADE:
         owned: CountMatrix | None = None,
         dials: Dials | None = None,
         unknown: Unknown = "raise",
-    ) -> Ranked:
+        as_frame: AsFrame = False,
+    ) -> Ranked | Frame:
         """Recommend for one user or many, with the signature of the `implicit` library.
 
         `items` and `filter_items` can be used together. Each is one of
@@ -556,6 +550,8 @@ class ImplicitCFNADE:
                 `owned(table)` returns if the model predicts a kind of event.
             dials: What to prefer apart from the users' taste: popularity, diversity, pins, boosts.
             unknown: What to do about unknown ids in the filters and dials.
+            as_frame: Return a frame: `"pandas"`, `"polars"`, or True for the one that `fit` was
+                given, else the one that is installed.
 
         Returns:
             Item ids and scores (logits, as `scores` gives them, with what popularity and boosts
@@ -563,13 +559,18 @@ class ImplicitCFNADE:
             each for many. n is below N if fewer items can be recommended; if it differs between
             users, both are object arrays (n_users,) with one array for each user. Nothing is
             padded.
+            As a frame: one row for each item, with the columns `user_id` (as in `userid`),
+            `item_id`, `name`, `rank` (from 1), `probability` and `score`. The probability is
+            missing where there is none: without a calibrator, and for items of the history.
 
         Raises:
             DataError: If a shape is wrong, or an id or a category is unknown.
             ConfigError: If the dials contradict each other.
+            MissingExtraError: If the library of the frame is not installed.
         """
         answers = self.answers_
         check_whole("the number of items", N, 1)
+        library = library_of(as_frame, self._trained_on) if as_frame else None
         histories = as_histories(user_items)
         is_single = np.ndim(userid) == 0
         n_users = 1 if is_single else len(userid)
@@ -593,7 +594,11 @@ class ImplicitCFNADE:
             block_bytes=self._block(histories, N, n_threads),
             n_threads=n_threads,
         )
-        ids, scores = by_row((block for _, block in found), self.catalogue_.ids, n_users, N)
+        blocks = (block for _, block in found)
+        if library is not None:
+            users = [userid] if is_single else userid
+            return frame_of(AnswerTable.joined(blocks), self.catalogue_, users, library)
+        ids, scores = by_row(blocks, self.catalogue_.ids, n_users, N)
         return (ids[0], scores[0]) if is_single else (ids, scores)
 
     def _block(self, histories: CountMatrix, n: int, n_threads: int) -> int | None:
@@ -615,7 +620,8 @@ class ImplicitCFNADE:
         items: Items | None = None,
         dials: Dials | None = None,
         unknown: Unknown = "raise",
-    ) -> Ranked:
+        as_frame: AsFrame = False,
+    ) -> Ranked | Frame:
         """Recommend for anyone's history by item id.
 
         Args:
@@ -639,10 +645,11 @@ class ImplicitCFNADE:
             items: Items to choose from, as in `recommend`.
             dials: What to prefer apart from taste, as in `recommend`.
             unknown: What to do about unknown items, wherever they are.
+            as_frame: As in `recommend`; the frame has no `user_id`.
 
         Returns:
             Item ids and scores as in `recommend`, (at most n,) each. `probability` gives the
-            items' probabilities.
+            items' probabilities, and a frame has them.
 
         Raises:
             DataError: If a count is not a finite number of at least 0, a time cannot be read, an
@@ -651,6 +658,7 @@ class ImplicitCFNADE:
         """
         answers = self.answers_
         check_whole("the number of items", n, 1)
+        library = library_of(as_frame, self._trained_on) if as_frame else None
         query = answers.query(
             history,
             n,
@@ -662,6 +670,8 @@ class ImplicitCFNADE:
             unknown=unknown,
         )
         (answer,) = answers.recommend([query])
+        if library is not None:
+            return frame_of(answer.table, self.catalogue_, None, library)
         return self.catalogue_.ids[answer.columns], answer.scores
 
     def recommend_users(
@@ -916,19 +926,7 @@ class ImplicitCFNADE:
         scorer = self.answers_.scorer
         known = {
             "settings": to_json(self.get_params(deep=False)),
-            "training": {
-                "best_epoch": self.best_epoch_,
-                "n_looks": self.n_looks_,
-                "item_l2": self.item_l2_,
-                "readout": asdict(self.readout_),
-                "features": None
-                if self.feature_strengths_ is None
-                else asdict(self.feature_strengths_),
-                "clock": self.clock_,
-                "event_weights": self.event_weights_,
-                "target_event": self.target_event_,
-                "partial_fits": self.partial_fits_,
-            },
+            "training": FitRecord.of_model(self).to_json(),
             "metrics": {
                 **self._info.get("metrics", {}),
                 "validation_mpr": self.validation_mpr_,
@@ -969,11 +967,3 @@ class ImplicitCFNADE:
             )
         except (ConfigError, ArtifactError, DataError) as error:
             raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
-
-
-def _are_weights(weights: Any, target: Any) -> bool:
-    """Whether these are weights of events and the event to predict, as `save` writes them."""
-    numbers = {} if weights is None else weights
-    if not isinstance(numbers, dict) or not (target is None or isinstance(target, str)):
-        return False
-    return all(isinstance(w, int | float) and math.isfinite(w) for w in numbers.values())
