@@ -235,7 +235,7 @@ def test_fit_reports_items_of_the_table_and_refuses_doubled_ones(
             "the columns are 'item', 'wording', 'colour'; name one of these as ",
         ),
         (["--names", "KNOWN", "--name-col", "words"], "there is no name column 'words'"),
-        (["--name-col", "wording"], "give --names, too"),
+        (["--name-col", "wording"], "no name column 'wording'; the columns are "),
     ],
 )
 def test_a_table_without_names_says_which_columns_it_has(
@@ -252,6 +252,8 @@ def test_a_table_of_names_may_call_its_columns_as_the_data_do(tmp_path, capsys):
     data.write_text("who,sku_code\n" + "".join(f"u{k % 9},x{k % 4}\n" for k in range(30)))
     names.write_text("sku_code,wording,colour\nx0,Tea,red\n")
     arguments = ["fit", str(data), "--user-col", "who", "--item-col", "sku_code", "--events"]
-    arguments += ["--names", str(names), "--name-col", "wording", "--out", str(out), *QUICK]
-    assert run(arguments) == 0
+    arguments += ["--out", str(out), *QUICK, "--name-col"]
+    assert run([*arguments, "wording", "--names", str(names)]) == 0
     assert ImplicitCFNADE.load(out).catalogue_.label("x0") == "Tea"
+    assert run([*arguments, "who"]) == 0  # of the data themselves
+    assert ImplicitCFNADE.load(out).catalogue_.label("x0") == "u0"

@@ -83,8 +83,9 @@ class AnswerTable(NamedTuple):
     @classmethod
     def joined(cls, parts: Iterable[AnswerTable]) -> AnswerTable:
         """Several tables, one after the other."""
-        empty = cls(*(np.empty(0, t) for t in (np.int64, np.int64, np.float32, np.float64)))
-        return cls(*map(np.concatenate, zip(empty, *parts, strict=True)))
+        types = (np.int64, np.int64, np.float32, np.float64)
+        columns: Any = zip((np.empty(0, kind) for kind in types), *parts, strict=True)
+        return cls(*map(np.concatenate, columns))
 
     @property
     def rank(self) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, get_args
@@ -26,11 +25,11 @@ def library_of(as_frame: AsFrame, trained_on: FrameLibrary | None) -> FrameLibra
     """The library of the frame: the one asked for, else that of the training data, else any.
 
     Raises:
-        ConfigError: If `as_frame` is neither true nor a library.
+        ConfigError: If it is called by a name that is no library.
         MissingExtraError: If the library is not installed, or none is.
     """
     libraries: tuple[FrameLibrary, ...] = get_args(FrameLibrary)
-    if as_frame is not True:
+    if isinstance(as_frame, str):
         check_choice("as_frame", as_frame, libraries)
         libraries = (as_frame,)
     elif trained_on is not None:
@@ -41,9 +40,7 @@ def library_of(as_frame: AsFrame, trained_on: FrameLibrary | None) -> FrameLibra
     raise MissingExtraError(" or ".join(libraries), None, f"as_frame={as_frame!r}")
 
 
-def frame_of(
-    found: AnswerTable, catalogue: Catalogue, users: Sequence[Any] | None, library: FrameLibrary
-) -> Frame:
+def frame_of(found: AnswerTable, catalogue: Catalogue, users: Any, library: FrameLibrary) -> Frame:
     """One row for each recommendation, users in their order, best items first.
 
     Args:

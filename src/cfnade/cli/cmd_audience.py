@@ -62,7 +62,7 @@ def recommend_users_command(
         console.report(console.facts_table("users", facts), facts, json_file)
         return
     described = [
-        {**asked.describe(place), "users": _users(audience, table)}
+        {**asked.catalogue.entry(place), "users": _users(audience, table)}
         for place, audience in zip(places, found, strict=True)
     ]
     console.report(console.audience_table(described), {"items": described}, json_file)

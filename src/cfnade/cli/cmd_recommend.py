@@ -98,7 +98,7 @@ def recommend_command(
         filters["filter_already_liked_items"] = False
     query = asked.answers.query(known, n, disliked=disliked, explain=with_reasons, **filters)
     (answer,) = asked.answers.recommend([query])
-    found = answer.to_json(asked.describe)
+    found = answer.to_json(asked.catalogue.entry)
     if not found["recommendations"]:
         seen = "" if include_seen else "; items of the history are left out (see --include-seen)"
         console.say(f"there is nothing to recommend{seen}")
@@ -122,10 +122,10 @@ def similar_command(
     ids, similarities = asked.model.similar_items(itemid, n, filter_items=left_out, items=chosen)
     column_of = asked.catalogue.column_of
     found = [
-        {**asked.describe(column_of[other]), "similarity": float(similarity)}
+        {**asked.catalogue.entry(column_of[other]), "similarity": float(similarity)}
         for other, similarity in zip(ids.tolist(), similarities, strict=True)
     ]
-    one = asked.describe(column_of[itemid])
+    one = asked.catalogue.entry(column_of[itemid])
     console.report(console.similar_table(one, found), {**one, "similar": found}, json_file)
 
 
@@ -147,7 +147,7 @@ def explain_command(
     (column,) = asked.catalogue.columns(asked.items([item]))
     query = asked.answers.query(known, disliked=asked.disliked(dislike))
     effects = asked.answers.effects(query, np.array([column]))
-    explained = effects.explained(0, column, asked.describe)
+    explained = effects.explained(0, column, asked.catalogue.entry)
     console.report(console.explanation_table(explained), explained, json_file)
 
 
@@ -207,11 +207,6 @@ class ModelOnDisk:
             else:
                 items += self.items([text])
         return items, categories
-
-    def describe(self, column: int) -> dict[str, Any]:
-        """Id and name of an item, for JSON."""
-        item = self.catalogue.ids[[column]].tolist()[0]
-        return {"item": item, "name": self.catalogue.label(item)}
 
     def history(
         self, written: list[str] | None, data: str | None, user: str | None, columns: ColumnOptions

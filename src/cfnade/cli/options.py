@@ -41,7 +41,8 @@ Names = Annotated[
     str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
 ]
 NameCol = Annotated[
-    str | None, typer.Option(help="Column of names in it; by default found by name.")
+    str | None,
+    typer.Option(help="Column of names, in the table of names or else in DATA."),
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
@@ -214,13 +215,11 @@ def _with_flat_options(function: Command) -> Command:
 def read_named(
     table: TableOptions, data: str, names: str | None, name_col: str | None
 ) -> Interactions:
-    """Read the interactions of a table, with the names of a table of names, if there is one."""
+    """Read the interactions of a table; names of items from another, or a column of it."""
     interactions = table.read(data)
-    if names is None:
-        if name_col is not None:
-            raise ConfigError("--name-col is a column of the table of names; give --names, too")
+    if names is None and name_col is None:
         return interactions
-    known = read_item_names(names, name_col=name_col, data_item_col=table.item_col)
+    known = read_item_names(names or data, name_col=name_col, data_item_col=table.item_col)
     return interactions.with_item_names(known)
 
 

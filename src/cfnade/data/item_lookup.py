@@ -24,7 +24,8 @@ class ItemLookup:
 
     def __init__(self, catalogue: Catalogue, n_watchers: NDArray[np.integer] | None = None) -> None:
         self._catalogue = catalogue
-        self._n_watchers = np.zeros(len(catalogue)) if n_watchers is None else n_watchers
+        nobody = np.zeros(len(catalogue), dtype=np.int64)
+        self._n_watchers: NDArray[np.integer] = nobody if n_watchers is None else n_watchers
         self._item_of = {str(item): item for item in catalogue.ids.tolist()}
 
     def __contains__(self, text: str) -> bool:

@@ -84,10 +84,13 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
         raise ConfigError(
             f"rows are either events or carry counts; drop either events or count_col={count_col!r}"
         )
-    roles = {
-        "user": required_column(columns, named.user_col, "user", USER_NAMES),
-        "item": required_column(columns, named.item_col, "item", ITEM_NAMES),
+    found = {
+        "user": find_column(columns, named.user_col, "user", USER_NAMES),
+        "item": find_column(columns, named.item_col, "item", ITEM_NAMES),
     }
+    roles = {role: column for role, column in found.items() if column is not None}
+    if len(roles) < len(found):
+        raise DataError(_missing(columns, *(found.keys() - roles.keys())))
     find_count = required_column if events is False else find_column
     count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
@@ -196,13 +199,15 @@ def required_column(
     return column
 
 
-def _missing(columns: Sequence[str], role: str) -> str:
-    """A message that no column was found, with those there are."""
+def _missing(columns: Sequence[str], *roles: str) -> str:
+    """A message that columns were not found, with those there are."""
     headless = any(name.strip().replace(".", "").isdigit() for name in columns)
     hint = " (does the first line hold the column names?)" if headless else ""
+    names = sorted(roles, reverse=True)  # the user first
+    these = "one of these" if len(names) == 1 else "two of these"
     return (
-        f"found no {role} column; the columns are {_listed(columns)}{hint}; "
-        f"name one of these as {role}_col"
+        f"found no {' and no '.join(names)} column; the columns are {_listed(columns)}{hint}; "
+        f"name {these} as {' and '.join(f'{role}_col' for role in names)}"
     )
 
 
