@@ -68,7 +68,7 @@ def test_names_in_the_data_are_used_and_what_is_found_is_json(odd, tmp_path, cap
 
 def test_without_names_it_says_how_to_give_them(odd, tmp_path, capsys):
     assert run(["quickstart", str(odd), *COLUMNS, "--out", str(tmp_path)]) == 0
-    assert "--name-col takes a column of DATA" in capsys.readouterr().err
+    assert "--name-col takes a column of names in DATA" in capsys.readouterr().err
 
 
 def test_all_columns_that_are_missing_are_named_at_once(odd, capsys):

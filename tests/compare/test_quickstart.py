@@ -30,11 +30,12 @@ def found(data, tmp_path_factory):
 
 
 def test_typical_users_have_few_a_usual_number_and_many_items():
-    lengths = [0, 9, 1, 5, 3, 7, 2, 0, 8, 4, 6]
+    lengths = [0, 9, 1, 5, 3, 7, 2, 0, 8, 4, 6, 10]
     rows = [np.arange(10) < length for length in lengths]
     data = Interactions.from_matrix(csr_array(np.array(rows, dtype=float)))
     assert [lengths[row] for row in typical_rows(data)] == [2, 5, 8]
     assert typical_rows(Interactions.from_matrix(csr_array(np.eye(2)))) == [0, 1]
+    assert typical_rows(Interactions.from_matrix(csr_array(np.ones((4, 2))))) == [0, 2, 3]
 
 
 def test_people_get_what_the_model_recommends_by_name_with_reasons(found, data):
@@ -105,3 +106,11 @@ def test_a_report_that_cannot_be_written_is_one_line(data, tmp_path):
     (tmp_path / "report.html").mkdir()
     with pytest.raises(DataError, match=r"cannot write .*choose another place with --out"):
         quick_start(data, tmp_path, source="plays.csv")
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_fit(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot write .*file/deep: Not a directory"):
+        quick_start(
+            Interactions.from_matrix(csr_array((2, 2))), tmp_path / "file" / "deep", source=""
+        )

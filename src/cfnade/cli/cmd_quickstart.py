@@ -72,7 +72,9 @@ def _read(
         return interactions
     found = find_item_names(data, item_col=table.item_col)
     if found is None:
-        console.say("items have no names: --name-col takes a column of DATA, --names a table")
+        console.say(
+            "items are shown by id: --name-col takes a column of names in DATA, --names a table"
+        )
         return interactions
     column, known = found
     console.say(f"names of items from column {column!r}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib.resources import files
@@ -103,6 +104,8 @@ def quick_start(
         DataError: If the data cannot be used, or the report cannot be written.
         MissingExtraError: If torch is not installed.
     """
+    with _writing(out):  # before the fit, which takes long
+        out.mkdir(parents=True, exist_ok=True)
     model = ImplicitCFNADE(random_state=seed).fit(data, items=items, callbacks=callbacks)
     model.save(out / "model", data={"name": Path(source).name})
     samples = _samples(model, data)
@@ -115,20 +118,32 @@ def quick_start(
         model=out / "model",
         report=out / "report.html",
     )
-    try:
+    with _writing(found.report):
         found.report.write_text(render_quickstart(found, Path(source).name), encoding="utf-8")
-    except OSError as error:
-        raise DataError(
-            f"cannot write {found.report}: {error.strerror}; choose another place with --out"
-        ) from error
     return found
 
 
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what prevents writing into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"cannot write {path}: {error.strerror}; choose another place with --out"
+        ) from error
+
+
 def typical_rows(data: Interactions) -> list[int]:
-    """Users with few, a usual number and many items: the middle of each third."""
+    """Users with few, a usual number and many items: the middle of each third.
+
+    Those who have all items are taken only if there is nobody else.
+    """
     n_items = np.diff(data.counts.indptr)
     order = np.argsort(n_items, kind="stable")
     order = order[n_items[order] > 0]
+    has_some = n_items[order] < data.n_items
+    order = order[has_some] if has_some.any() else order
     places = (2 * np.arange(N_PEOPLE) + 1) * len(order) // (2 * N_PEOPLE)
     rows: list[int] = order[np.unique(places)].tolist()
     return rows
