@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
@@ -30,21 +29,19 @@ from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
 from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
-from cfnade.data.described_items import DescribedItems
-from cfnade.data.events import Clock, EventLog
-from cfnade.data.ingest import read_interactions, read_items
+from cfnade.data.events import Clock
+from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.frames import frame_library
+from cfnade.data.ingest.items_table import with_items_table
 from cfnade.data.interactions import (
     CountMatrix,
-    Interactions,
     as_count_matrix,
-    places_among,
 )
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.sklearn_rules import parameter_names, representation, tags
-from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
+from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.cold_start import add_cold_items
-from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded
+from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded, used_log
 from cfnade.fit.fit_record import FitRecord
 from cfnade.fit.html_repr import facts_of_fit, html_repr
 from cfnade.fit.pipeline import calibrate, fit_network
@@ -64,8 +61,6 @@ from cfnade.progress import Callbacks, fit_progress
 from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.threads import available_threads
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -267,7 +262,7 @@ class ImplicitCFNADE:
             interactions = read_interactions(counts)
             catalogue = Catalogue(interactions.item_ids, interactions.item_names)
             if items is not None:
-                catalogue = self._described(catalogue, items)
+                catalogue = with_items_table(catalogue, items)
             fitted = fit_network(
                 interactions,
                 settings,
@@ -297,17 +292,6 @@ class ImplicitCFNADE:
         self._adopt(fitted.scorer, catalogue)
         return self
 
-    def _described(self, catalogue: Catalogue, items: Any) -> Catalogue:
-        """The catalogue with what a table says about items, and the items that only it has."""
-        described = catalogue.described(read_items(items, known=catalogue.features))
-        n_new, features = len(described) - len(catalogue), described.features
-        if features is not None:
-            n_without = int((np.diff(features.matrix.indptr) == 0).sum())
-            logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
-            if n_without and not isinstance(items, DescribedItems):  # else its reader warns
-                logger.warning("nothing is known about %s", n_of(n_without, "item"))
-        return described
-
     def add_items(self, items: Any) -> ImplicitCFNADE:
         """Add items that nobody has touched, by what is known about them; trains nothing.
 
@@ -323,7 +307,7 @@ class ImplicitCFNADE:
         Raises:
             DataError: If the table cannot be used, or has none of the model's items.
         """
-        scorer, catalogue = self.answers_.scorer, self._described(self.catalogue_, items)
+        scorer, catalogue = self.answers_.scorer, with_items_table(self.catalogue_, items)
         if catalogue.features is not None:
             self.feature_strengths_ = self.feature_strengths_ or FeatureStrengths()
             scorer = add_cold_items(
@@ -430,7 +414,7 @@ class ImplicitCFNADE:
         data = weighed(self.answers_, data)
         catalogue, known = self.catalogue_.grown(data)
         if items is not None:
-            catalogue = self._described(catalogue, items)
+            catalogue = with_items_table(catalogue, items)
             shape = (data.n_users, len(catalogue))
             known = csr_array((known.data, known.indices, known.indptr), shape)
         strengths = self.feature_strengths_
@@ -449,7 +433,7 @@ class ImplicitCFNADE:
                 counts=known,
                 item_ids=catalogue.ids,
                 item_names=None,
-                log=self._log(data, catalogue),
+                log=used_log(data, catalogue, self.readout_, self.answers_.reader),
             ),
             FitSettings.of({**self.get_params(deep=False), **changes}),
             n_epochs=n_epochs,
@@ -476,18 +460,6 @@ class ImplicitCFNADE:
         self.partial_fits_ = recorded(self.partial_fits_, record)
         self._adopt(scorer, catalogue)
         return self
-
-    def _log(self, data: Interactions, catalogue: Catalogue) -> EventLog | None:
-        """The log of a table, in the columns of a catalogue; None if the model does not use it."""
-        log, readout = data.log, self.readout_
-        uses_times = readout.history_half_life or readout.adds_trend
-        dislikes = min((self.event_weights_ or {"": 0.0}).values()) < 0
-        if log is None or not (uses_times or readout.repeats or dislikes):
-            return None
-        if log.clock is not None and uses_times:
-            self.answers_.reader.check_clock(log.clock)
-        column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
-        return replace(log, item=column_of[log.item].astype(np.int32))
 
     def _adopt(self, scorer: NetworkScorer, catalogue: Catalogue) -> None:
         self.scorer_ = scorer
