@@ -43,7 +43,7 @@ class Printed:
     text: str
 
     def matches(self) -> bool:
-        return _without_numbers(self.said.text) == _without_numbers(self.text)
+        return without_numbers(self.said.text) == without_numbers(self.text)
 
 
 def blocks(page: str, language: str | None = None) -> list[Block]:
@@ -109,7 +109,7 @@ def _commands(block: Block) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines if line.startswith("cfnade ")]
 
 
-def _without_numbers(text: str) -> list[str]:
+def without_numbers(text: str) -> list[str]:
     """Sorted lines without numbers, and without the signs, space and rules around them."""
     lines = (re.sub(r"\d+([.,]\d+)*(e-?\d+)?", "0", line) for line in text.splitlines())
     return sorted(re.sub(r"[\s─━+-]+", " ", line).strip() for line in lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -71,5 +70,5 @@ def test_every_link_between_pages_leads_somewhere():
 
 def test_every_example_is_named_in_the_documentation():
     text = "".join(page.read_text() for page in DOCS.rglob("*.md"))
-    for script in Path(ROOT / "examples").glob("*.py"):
+    for script in (ROOT / "examples").glob("*.*"):
         assert f"examples/{script.name}" in text, script.name

@@ -25,3 +25,11 @@ def test_a_message_is_never_longer_than_people_read():
     assert len(str(error)) < 2_500
     assert str(error).startswith("the column 'aaa") and str(error).endswith("; name another")
     assert str(errors.DataError("short")) == "short"
+
+
+def test_a_missing_package_is_installed_by_its_extra_or_else_by_its_name():
+    assert str(errors.MissingExtraError("torch", "train", "fitting")).endswith(
+        "fitting needs torch; install it with: pip install 'cfnade[train]'"
+    )
+    message = str(errors.MissingExtraError("pandas or polars", None, "a frame"))
+    assert message == "a frame needs pandas or polars; install it with: pip install pandas"

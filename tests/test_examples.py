@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.markdown_examples import ROOT
+from tests.notebook_examples import run_notebook
 
 EXAMPLES = ROOT / "examples"
 
@@ -46,6 +47,18 @@ def test_scikit_learn_chooses_a_setting_on_new_users(capsys):
     assert -search.best_score_ < 35  # of 50 by chance
     assert search.best_params_["model__alpha"] in (3.0, 30.0)
     assert capsys.readouterr().out.count("MPR") == 2
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_what_it_says(path, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    scope, cells = run_notebook(path)
+    for cell in cells:
+        assert cell.matches(), f"now: {cell.shown}\nof:\n{cell.source}"
+    assert scope["model"].validation_mpr_ < 35 and (tmp_path / "model" / "model.json").exists()
+    assert any("text/html" in out.get("data", {}) for cell in cells for out in cell.said)
 
 
 def test_the_service_answers_without_torch_and_goes_on_after_a_bad_request():

@@ -36,10 +36,11 @@ class ConfigError(CfnadeError, ValueError):
 
 
 class MissingExtraError(CfnadeError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed; without an extra, it is installed by its name."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        command = f"pip install 'cfnade[{extra}]'"
+    def __init__(self, package: str, extra: str | None, purpose: str) -> None:
+        first = package.partition(" ")[0]
+        command = f"pip install {first}" if extra is None else f"pip install 'cfnade[{extra}]'"
         super().__init__(f"{purpose} needs {package}; install it with: {command}")
 
 

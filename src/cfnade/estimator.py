@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import logging
-import math
+import time
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +21,29 @@ from cfnade.answer.dials import Dials
 from cfnade.answer.explain import Explanation
 from cfnade.answer.filters import Items, Ranked, stack
 from cfnade.answer.probability import Calibrator
-from cfnade.answer.recommend import Answers
+from cfnade.answer.recommend import Answers, AnswerTable
+from cfnade.answer.result_frame import AsFrame, Frame, frame_of, library_of
 from cfnade.answer.user_table import UserTable, weighed
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
-from cfnade.checks import check_at_least, check_bytes, check_whole
+from cfnade.checks import check_bytes, check_whole
 from cfnade.data.catalogue import Catalogue, History, Unknown, as_histories
-from cfnade.data.described_items import DescribedItems
-from cfnade.data.events import Clock, EventLog
-from cfnade.data.ingest import read_interactions, read_items
+from cfnade.data.events import Clock
+from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest.frames import frame_library
+from cfnade.data.ingest.items_table import with_items_table
 from cfnade.data.interactions import (
     CountMatrix,
-    Interactions,
     as_count_matrix,
-    places_among,
 )
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.sklearn_rules import parameter_names, representation, tags
-from cfnade.errors import ArtifactError, ConfigError, DataError, n_of
+from cfnade.errors import ArtifactError, ConfigError, DataError
 from cfnade.fit.cold_start import add_cold_items
-from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded
+from cfnade.fit.extend import N_EPOCHS, TrainedItems, extend, n_recorded, recorded, used_log
+from cfnade.fit.fit_record import FitRecord
+from cfnade.fit.html_repr import facts_of_fit, html_repr
 from cfnade.fit.pipeline import calibrate, fit_network
 from cfnade.fit.plan import FitPlan, recommending_block
 from cfnade.fit.settings import (
@@ -52,7 +53,6 @@ from cfnade.fit.settings import (
     from_json,
     nested_params,
     read_settings,
-    readout_of,
     to_json,
     with_nested,
 )
@@ -61,8 +61,6 @@ from cfnade.progress import Callbacks, fit_progress
 from cfnade.storage.encoding import WeightType
 from cfnade.storage.folder import Artifact, load_artifact, save_artifact
 from cfnade.threads import available_threads
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,6 +120,7 @@ class ImplicitCFNADE:
         data_fingerprint_: Sizes and checksum of the data.
         partial_fits_: The latest `partial_fit`s since, at most 30, and the one with the most pairs:
             number, data, epochs, new items.
+        fit_seconds_: How long the last `fit` took; None if that is unknown.
     """
 
     n_hidden: int | None = None
@@ -173,30 +172,11 @@ class ImplicitCFNADE:
             ArtifactError: If the info cannot be used.
         """
         model, info = cls(**settings), dict(info or {})
-        training = info.pop("training", {})
-        model.epochs_ = []
-        model.best_epoch_ = training.get("best_epoch", 0)
-        model.n_looks_ = training.get("n_looks", 0)
-        model.item_l2_ = training.get("item_l2", model.item_l2)
-        model.partial_fits_ = training.get("partial_fits", [])
         model.data_fingerprint_ = info.get("data_fingerprint", {})
-        readout, model.clock_ = training.get("readout", {}), training.get("clock")
-        model.event_weights_ = training.get("event_weights")
-        model.target_event_ = training.get("target_event")
-        if (
-            not isinstance(readout, dict)
-            or not _are_weights(model.event_weights_, model.target_event_)
-            or not _are_records(model.partial_fits_, model.data_fingerprint_)
-            or model.clock_ not in (None, *get_args(Clock))
-        ):
-            raise ArtifactError("the record of its training cannot be read")
-        check_whole("best_epoch", model.best_epoch_, 0)
-        check_whole("n_looks", model.n_looks_, 0)
-        if model.item_l2_ is not None:
-            check_at_least(0, item_l2=model.item_l2_)
-        model.readout_ = readout_of(readout).or_usual()
-        strengths = training.get("features")  # early versions have none
-        model.feature_strengths_ = None if strengths is None else FeatureStrengths.of(strengths)
+        training = info.pop("training", {})
+        FitRecord.of(training, model.item_l2, model.data_fingerprint_).give_to(model)
+        model._trained_on = None
+        model.epochs_ = []
         model.validation_mpr_ = info.get("metrics", {}).get("validation_mpr")
         model.calibrator_ = calibrator
         model._info = info
@@ -226,6 +206,9 @@ class ImplicitCFNADE:
 
     def __repr__(self) -> str:
         return representation(self)
+
+    def _repr_html_(self) -> str:
+        return html_repr(repr(self), facts_of_fit(self))
 
     def __sklearn_tags__(self) -> Any:
         return tags()
@@ -273,14 +256,14 @@ class ImplicitCFNADE:
             MissingExtraError: If torch is not installed.
             TrainingError: If the loss is no longer finite.
         """
-        settings = self._settings()
+        settings, started = self._settings(), time.perf_counter()
         with ExitStack() as stack:
             if show_progress and callbacks is None:
                 callbacks = stack.enter_context(fit_progress())
             interactions = read_interactions(counts)
             catalogue = Catalogue(interactions.item_ids, interactions.item_names)
             if items is not None:
-                catalogue = self._described(catalogue, items)
+                catalogue = with_items_table(catalogue, items)
             fitted = fit_network(
                 interactions,
                 settings,
@@ -304,20 +287,11 @@ class ImplicitCFNADE:
         self.target_event_ = interactions.target_event
         self.data_fingerprint_ = interactions.fingerprint()
         self.partial_fits_: list[dict[str, Any]] = []
+        self.fit_seconds_: float | None = round(time.perf_counter() - started, 3)
+        self._trained_on = frame_library(counts)
         self._info: dict[str, Any] = {}  # further fields of `model.json`
         self._adopt(fitted.scorer, catalogue)
         return self
-
-    def _described(self, catalogue: Catalogue, items: Any) -> Catalogue:
-        """The catalogue with what a table says about items, and the items that only it has."""
-        described = catalogue.described(read_items(items, known=catalogue.features))
-        n_new, features = len(described) - len(catalogue), described.features
-        if features is not None:
-            n_without = int((np.diff(features.matrix.indptr) == 0).sum())
-            logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
-            if n_without and not isinstance(items, DescribedItems):  # else its reader warns
-                logger.warning("nothing is known about %s", n_of(n_without, "item"))
-        return described
 
     def add_items(self, items: Any) -> ImplicitCFNADE:
         """Add items that nobody has touched, by what is known about them; trains nothing.
@@ -334,7 +308,7 @@ class ImplicitCFNADE:
         Raises:
             DataError: If the table cannot be used, or has none of the model's items.
         """
-        scorer, catalogue = self.answers_.scorer, self._described(self.catalogue_, items)
+        scorer, catalogue = self.answers_.scorer, with_items_table(self.catalogue_, items)
         if catalogue.features is not None:
             self.feature_strengths_ = self.feature_strengths_ or FeatureStrengths()
             scorer = add_cold_items(
@@ -441,7 +415,7 @@ class ImplicitCFNADE:
         data = weighed(self.answers_, data)
         catalogue, known = self.catalogue_.grown(data)
         if items is not None:
-            catalogue = self._described(catalogue, items)
+            catalogue = with_items_table(catalogue, items)
             shape = (data.n_users, len(catalogue))
             known = csr_array((known.data, known.indices, known.indptr), shape)
         strengths = self.feature_strengths_
@@ -460,7 +434,7 @@ class ImplicitCFNADE:
                 counts=known,
                 item_ids=catalogue.ids,
                 item_names=None,
-                log=self._log(data, catalogue),
+                log=used_log(data, catalogue, self.readout_, self.answers_.reader),
             ),
             FitSettings.of({**self.get_params(deep=False), **changes}),
             n_epochs=n_epochs,
@@ -487,18 +461,6 @@ class ImplicitCFNADE:
         self.partial_fits_ = recorded(self.partial_fits_, record)
         self._adopt(scorer, catalogue)
         return self
-
-    def _log(self, data: Interactions, catalogue: Catalogue) -> EventLog | None:
-        """The log of a table, in the columns of a catalogue; None if the model does not use it."""
-        log, readout = data.log, self.readout_
-        uses_times = readout.history_half_life or readout.adds_trend
-        dislikes = min((self.event_weights_ or {"": 0.0}).values()) < 0
-        if log is None or not (uses_times or readout.repeats or dislikes):
-            return None
-        if log.clock is not None and uses_times:
-            self.answers_.reader.check_clock(log.clock)
-        column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
-        return replace(log, item=column_of[log.item].astype(np.int32))
 
     def _adopt(self, scorer: NetworkScorer, catalogue: Catalogue) -> None:
         self.scorer_ = scorer
@@ -534,7 +496,8 @@ class ImplicitCFNADE:
         owned: CountMatrix | None = None,
         dials: Dials | None = None,
         unknown: Unknown = "raise",
-    ) -> Ranked:
+        as_frame: AsFrame = False,
+    ) -> Ranked | Frame:
         """Recommend for one user or many, with the signature of the `implicit` library.
 
         `items` and `filter_items` can be used together. Each is one of
@@ -560,6 +523,8 @@ class ImplicitCFNADE:
                 `owned(table)` returns if the model predicts a kind of event.
             dials: What to prefer apart from the users' taste: popularity, diversity, pins, boosts.
             unknown: What to do about unknown ids in the filters and dials.
+            as_frame: Return a frame: `"pandas"`, `"polars"`, or True for the one that `fit` was
+                given, else the one that is installed.
 
         Returns:
             Item ids and scores (logits, as `scores` gives them, with what popularity and boosts
@@ -567,13 +532,18 @@ class ImplicitCFNADE:
             each for many. n is below N if fewer items can be recommended; if it differs between
             users, both are object arrays (n_users,) with one array for each user. Nothing is
             padded.
+            As a frame: one row for each item, with the columns `user_id` (as in `userid`),
+            `item_id`, `name`, `rank` (from 1), `probability` and `score`. The probability is
+            missing where there is none: without a calibrator, and for items of the history.
 
         Raises:
             DataError: If a shape is wrong, or an id or a category is unknown.
             ConfigError: If the dials contradict each other.
+            MissingExtraError: If the library of the frame is not installed.
         """
         answers = self.answers_
         check_whole("the number of items", N, 1)
+        library = library_of(as_frame, self._trained_on) if as_frame else None
         histories = as_histories(user_items)
         is_single = np.ndim(userid) == 0
         n_users = 1 if is_single else len(userid)
@@ -597,7 +567,11 @@ class ImplicitCFNADE:
             block_bytes=self._block(histories, N, n_threads),
             n_threads=n_threads,
         )
-        ids, scores = by_row((block for _, block in found), self.catalogue_.ids, n_users, N)
+        blocks = (block for _, block in found)
+        if library is not None:
+            users = [userid] if is_single else userid
+            return frame_of(AnswerTable.joined(blocks), self.catalogue_, users, library)
+        ids, scores = by_row(blocks, self.catalogue_.ids, n_users, N)
         return (ids[0], scores[0]) if is_single else (ids, scores)
 
     def _block(self, histories: CountMatrix, n: int, n_threads: int) -> int | None:
@@ -619,7 +593,8 @@ class ImplicitCFNADE:
         items: Items | None = None,
         dials: Dials | None = None,
         unknown: Unknown = "raise",
-    ) -> Ranked:
+        as_frame: AsFrame = False,
+    ) -> Ranked | Frame:
         """Recommend for anyone's history by item id.
 
         Args:
@@ -643,10 +618,11 @@ class ImplicitCFNADE:
             items: Items to choose from, as in `recommend`.
             dials: What to prefer apart from taste, as in `recommend`.
             unknown: What to do about unknown items, wherever they are.
+            as_frame: As in `recommend`; the frame has no `user_id`.
 
         Returns:
             Item ids and scores as in `recommend`, (at most n,) each. `probability` gives the
-            items' probabilities.
+            items' probabilities, and a frame has them.
 
         Raises:
             DataError: If a count is not a finite number of at least 0, a time cannot be read, an
@@ -655,6 +631,7 @@ class ImplicitCFNADE:
         """
         answers = self.answers_
         check_whole("the number of items", n, 1)
+        library = library_of(as_frame, self._trained_on) if as_frame else None
         query = answers.query(
             history,
             n,
@@ -666,6 +643,8 @@ class ImplicitCFNADE:
             unknown=unknown,
         )
         (answer,) = answers.recommend([query])
+        if library is not None:
+            return frame_of(answer.table, self.catalogue_, None, library)
         return self.catalogue_.ids[answer.columns], answer.scores
 
     def recommend_users(
@@ -920,19 +899,7 @@ class ImplicitCFNADE:
         scorer = self.answers_.scorer
         known = {
             "settings": to_json(self.get_params(deep=False)),
-            "training": {
-                "best_epoch": self.best_epoch_,
-                "n_looks": self.n_looks_,
-                "item_l2": self.item_l2_,
-                "readout": asdict(self.readout_),
-                "features": None
-                if self.feature_strengths_ is None
-                else asdict(self.feature_strengths_),
-                "clock": self.clock_,
-                "event_weights": self.event_weights_,
-                "target_event": self.target_event_,
-                "partial_fits": self.partial_fits_,
-            },
+            "training": FitRecord.of_model(self).to_json(),
             "metrics": {
                 **self._info.get("metrics", {}),
                 "validation_mpr": self.validation_mpr_,
@@ -974,28 +941,3 @@ class ImplicitCFNADE:
             )
         except (ConfigError, ArtifactError, DataError) as error:
             raise ArtifactError(f"the model in {folder} cannot be read: {error}") from error
-
-
-def _are_weights(weights: Any, target: Any) -> bool:
-    """Whether these are weights of events and the event to predict, as `save` writes them."""
-    if not (target is None or isinstance(target, str)):
-        return False
-    if weights is None:
-        return True
-    return (
-        isinstance(weights, dict)
-        and all(isinstance(w, int | float) and abs(w) < math.inf for w in weights.values())
-        and (target is None or weights.get(target, 0) > 0)
-    )
-
-
-def _are_records(records: Any, fingerprint: Any) -> bool:
-    """Whether these are records of `partial_fit`s, and the fingerprint of the first data."""
-    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
-        return False
-    prints = [fingerprint, *(each.get("data_fingerprint", {}) for each in records)]
-    if not all(isinstance(each, dict) for each in prints):
-        return False
-    numbers = [each.get("n_pairs", 0) for each in prints]
-    numbers += [each.get("number", 0) for each in records]
-    return all(isinstance(number, int) for number in numbers)

@@ -217,3 +217,43 @@ def test_fit_reports_items_of_the_table_and_refuses_doubled_ones(
         ["fit", str(events), "--items", str(doubled), *out],
         "1 item has several rows in the items table: those of 'i3' differ in 'category', 'genres'",
     )
+
+
+# Names -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--names", "NAMES"],
+            "found no item column; the columns are 'code', 'wording', 'colour'; "
+            "name one of these as --item-col",
+        ),
+        (
+            ["--names", "KNOWN"],
+            "the columns are 'item', 'wording', 'colour'; name one of these as ",
+        ),
+        (["--names", "KNOWN", "--name-col", "words"], "there is no name column 'words'"),
+        (["--name-col", "wording"], "no name column 'wording'; the columns are "),
+    ],
+)
+def test_a_table_without_names_says_which_columns_it_has(
+    arguments, message, events, tmp_path, capsys
+):
+    places = {"DATA": events, "NAMES": tmp_path / "names.csv", "KNOWN": tmp_path / "known.csv"}
+    places["NAMES"].write_text("code,wording,colour\ni0,Tea,red\n")
+    places["KNOWN"].write_text("item,wording,colour\ni0,Tea,red\n")
+    check_refused(capsys, ["fit", "DATA", "--out", "unused", *arguments], message, **places)
+
+
+def test_a_table_of_names_may_call_its_columns_as_the_data_do(tmp_path, capsys):
+    data, names, out = tmp_path / "odd.csv", tmp_path / "names.csv", tmp_path / "model"
+    data.write_text("who,sku_code\n" + "".join(f"u{k % 9},x{k % 4}\n" for k in range(30)))
+    names.write_text("sku_code,wording,colour\nx0,Tea,red\n")
+    arguments = ["fit", str(data), "--user-col", "who", "--item-col", "sku_code", "--events"]
+    arguments += ["--out", str(out), *QUICK, "--name-col"]
+    assert run([*arguments, "wording", "--names", str(names)]) == 0
+    assert ImplicitCFNADE.load(out).catalogue_.label("x0") == "Tea"
+    assert run([*arguments, "who"]) == 0  # of the data themselves
+    assert ImplicitCFNADE.load(out).catalogue_.label("x0") == "u0"

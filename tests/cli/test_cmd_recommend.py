@@ -424,3 +424,44 @@ def test_a_trained_model_keeps_its_weights_of_events(shop, capsys):
     arguments = ["fit", "LOG", "--start-from", "MODEL", "--out", "OUT", "--target-event", "buy"]
     places = {"LOG": shop / "log.csv", "MODEL": shop / "model", "OUT": shop / "more"}
     check_refused(capsys, arguments, "do not go with --start-from", **places)
+
+
+# Names -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def named_model(events, tmp_path_factory):
+    """Items 0 to 17 have a name of their own, the last two share one."""
+    folder = tmp_path_factory.mktemp("named")
+    rows = [f"i{k},Band {'ABCDEFGHIJKLMNOPQR'[k]}\n" for k in range(18)]
+    names = folder / "names.csv"
+    names.write_text("item,name\n" + "".join(rows) + "i18,Twins\ni19,Twins\n")
+    out = folder / "model"
+    arguments = ["fit", str(events), "--out", str(out), "--names", str(names), *QUICK]
+    assert run(arguments) == 0
+    return out
+
+
+def test_items_are_found_by_name(named_model, capsys):
+    by_id = recommended(capsys, str(named_model), "i0=5", "i2", "--exclude", "i4", "--pin", "i6")
+    by_name = recommended(
+        capsys, str(named_model), "band a=5", "Band C", "--exclude", "Band E", "--pin", "BAND G"
+    )
+    assert by_name == by_id and by_id[0]["name"] == "Band G"
+    assert run(["similar", str(named_model), "Band E", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["item"] == "i4"
+    assert run(["explain", str(named_model), "Band E", "Band A=5", "--json", "-"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    assert (explained["item"], explained["effects"][0]["item"]) == ("i4", "i0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["recommend", "MODEL", "Bend A"], "(20 items); did you mean Band A (i0)"),
+        (["similar", "MODEL", "Twin"], "did you mean Twins (i18) or Twins (i19)?"),
+        (["explain", "MODEL", "twins", "i0"], "2 items are called 'twins': "),
+    ],
+)
+def test_an_unclear_name_is_refused_with_what_may_be_meant(arguments, message, named_model, capsys):
+    check_refused(capsys, arguments, message, MODEL=named_model)

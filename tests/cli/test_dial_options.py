@@ -6,8 +6,11 @@ import pytest
 
 from cfnade import ConfigError, Dials
 from cfnade.cli.dial_options import DialOptions
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.interactions import as_objects
+from cfnade.data.item_lookup import ItemLookup
 
-IDS = {"7": 7, "a=b": "a=b", "c": "c"}
+ITEMS = ItemLookup(Catalogue(as_objects([7, "a=b", "c"])))
 
 
 def test_options_become_dials():
@@ -18,7 +21,7 @@ def test_options_become_dials():
         boost=["7=2", "a=b=-1.5"],
         boost_category=["genre=Drama=0.5", "genre=Sci=Fi=1", "brand=X=2"],
         at_most=["genre=2"],
-    ).read(IDS)
+    ).read(ITEMS)
     assert found == Dials(
         popularity=-0.5,
         diversity=0.3,
@@ -27,7 +30,7 @@ def test_options_become_dials():
         boost_category={"genre": {"Drama": 0.5, "Sci=Fi": 1.0}, "brand": {"X": 2.0}},
         at_most={"genre": 2},
     )
-    assert DialOptions().read(IDS) == Dials()
+    assert DialOptions().read(ITEMS) == Dials()
 
 
 @pytest.mark.parametrize(
@@ -46,5 +49,5 @@ def test_options_become_dials():
 )
 def test_a_wrong_option_is_named(wrong, message):
     with pytest.raises(ConfigError) as error:
-        DialOptions(**wrong).read(IDS)
+        DialOptions(**wrong).read(ITEMS)
     assert str(error.value).startswith(message)

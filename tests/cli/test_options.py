@@ -6,6 +6,9 @@ import pytest
 
 from cfnade.cli.main import run
 from cfnade.cli.options import parse_history, parse_settings, parse_weights
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.interactions import as_objects
+from cfnade.data.item_lookup import ItemLookup
 from tests.cli.helpers import check_refused, last_error
 
 
@@ -39,19 +42,21 @@ def test_settings_are_numbers_switches_nothing_or_text():
     }  # fmt: skip
 
 
+def lookup(*ids):
+    return ItemLookup(Catalogue(as_objects(ids)))
+
+
 def test_an_id_may_hold_an_equals_sign_and_repeated_items_add_up():
-    ids = {"a=2": "a=2", "7": 7}
-    entries = ["a=2", "a=2=5", "7", "7=0.5", "new=3"]
-    assert parse_weights(entries, ids, 1.0, "") == {"a=2": 6.0, 7: 1.5, "new": 3.0}
+    entries = ["a=2", "a=2=5", "7", "7=0.5"]
+    assert parse_weights(entries, lookup("a=2", 7), 1.0, "") == {"a=2": 6.0, 7: 1.5}
 
 
 def test_a_history_has_items_counts_and_times():
-    ids = {"a": "a", "7": 7, "b=1@x": "b=1@x", "c@home": "c@home"}
-    entries = ["a", "a=2@2024-05-31", "7=3", "b=1@x", "c@home=4@9", "new=1@2024-05-31T18:00:00Z"]
-    assert parse_history(entries, ids) == {
+    items = lookup("a", 7, "b=1@x", "c@home")
+    entries = ["a", "a=2@2024-05-31", "7=3", "b=1@x", "c@home=4@9"]
+    assert parse_history(entries, items) == {
         "a": [(1.0, None), (2.0, "2024-05-31")],
         7: [(3.0, None)],
         "b=1@x": [(1.0, None)],
         "c@home": [(4.0, "9")],
-        "new": [(1.0, "2024-05-31T18:00:00Z")],
     }

@@ -20,6 +20,12 @@ def test_labels_are_names_where_known_and_ids_elsewhere():
     assert Catalogue(np.array(["x"], dtype=object)).label("x") == "x"
 
 
+def test_an_entry_has_the_id_and_the_name():
+    column = FILMS.column_of[20]
+    assert FILMS.entry(column) == {"item": 20, "name": "Brazil"}
+    assert type(FILMS.entry(column)["item"]) is int
+
+
 def test_columns_follow_the_ids_given():
     assert FILMS.columns([30, 10]) == [2, 0]
     assert FILMS.columns(np.array([20])) == [1]

@@ -190,3 +190,9 @@ def test_a_clone_keeps_the_distributions_it_was_given():
     fitted = model.fit(counts[:5]).scorer_.relative_rating
     np.testing.assert_array_equal(fitted.distinct_counts_, given.distinct_counts_)
     assert not hasattr(clone(given), "n_items_")  # in a pipeline it is fitted anew
+
+
+def test_the_representation_leaves_out_defaults_even_those_read_from_a_file():
+    read = "".join(["def", "ault"])  # equal to the default, but another object
+    model = ImplicitCFNADE(recipe=read, validation_share=float("0.1"), alpha=3, patience=0)
+    assert repr(model) == "ImplicitCFNADE(alpha=3, patience=0)"

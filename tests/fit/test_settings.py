@@ -166,7 +166,10 @@ def test_other_names_are_refused_with_those_that_exist(name):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("n_layers", "recipe__n_layers"), ("direct_gain", "readout__direct_gain"),
-     ("alpah", "alpha"), ("xyzzy", "choose from n_hidden, alpha")],
+     ("alpah", "alpha"), ("xyzzy", "choose from n_hidden, alpha"),
+     ("n_hiden", r"did you mean n_hidden\?"), ("epochs", r"did you mean max_epochs\?"),
+     ("lr", r"did you mean learning_rate\?"), ("seed", r"did you mean random_state\?"),
+     ("layers", r"did you mean recipe__n_layers\?")],
 )  # fmt: skip
 def test_a_name_that_is_nearly_right_gets_a_hint(name, hint):
     with pytest.raises(ConfigError, match=hint):

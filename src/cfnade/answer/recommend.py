@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -80,6 +80,13 @@ class AnswerTable(NamedTuple):
     probability: NDArray[np.float64]
     """Calibrated; NaN without a calibrator and for items in the history."""
 
+    @classmethod
+    def joined(cls, parts: Iterable[AnswerTable]) -> AnswerTable:
+        """Several tables, one after the other."""
+        types = (np.int64, np.int64, np.float32, np.float64)
+        columns: Any = zip((np.empty(0, kind) for kind in types), *parts, strict=True)
+        return cls(*map(np.concatenate, columns))
+
     @property
     def rank(self) -> NDArray[np.int64]:
         """The item's place in its row, from 1."""
@@ -100,6 +107,12 @@ class Answer:
     """Of each entry of the history on each item, if asked for."""
     spread: dict[str, Any] | None = None
     """Histogram of the scores for JSON, if asked for."""
+
+    @property
+    def table(self) -> AnswerTable:
+        """The same as a table of one history."""
+        row = np.zeros(self.columns.size, dtype=np.int64)
+        return AnswerTable(row, self.columns, self.scores, self.probabilities)
 
     def to_json(self, describe: Describe) -> dict[str, Any]:
         """As docs/json.md describes it."""

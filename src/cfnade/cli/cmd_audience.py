@@ -26,7 +26,9 @@ commands = typer.Typer()
 )
 def recommend_users_command(
     model: Model,
-    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of the items.")],
+    items: Annotated[
+        list[str], typer.Argument(metavar="ITEM...", help="Ids or names of the items.")
+    ],
     data: Annotated[str, typer.Option(help="Table of the users' histories.")],
     out: Annotated[
         Path | None, typer.Option(help="Parquet file to write instead of showing the users.")
@@ -60,7 +62,7 @@ def recommend_users_command(
         console.report(console.facts_table("users", facts), facts, json_file)
         return
     described = [
-        {**asked.describe(place), "users": _users(audience, table)}
+        {**asked.catalogue.entry(place), "users": _users(audience, table)}
         for place, audience in zip(places, found, strict=True)
     ]
     console.report(console.audience_table(described), {"items": described}, json_file)

@@ -11,7 +11,6 @@ import typer
 from cfnade.checkpoints import remove_checkpoints
 from cfnade.checks import check_choice
 from cfnade.cli import console, options
-from cfnade.data.ingest import read_item_names
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, n_of
 from cfnade.estimator import ImplicitCFNADE
@@ -54,9 +53,8 @@ def fit_command(
     ] = None,
     *,
     table: options.TableOptions,
-    names: Annotated[
-        str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
-    ] = None,
+    names: options.Names = None,
+    name_col: options.NameCol = None,
     items: options.ItemsTables = None,
     recipe: options.Recipe = "default",
     settings_file: options.SettingsFile = None,
@@ -94,7 +92,7 @@ def fit_command(
     """
     if plan:
         model = _new_model(recipe, settings_file, settings, seed)
-        for line in model.plan(_read(table, data, names)).lines():
+        for line in model.plan(options.read_named(table, data, names, name_col)).lines():
             typer.echo(line)
         return
     if out is None:
@@ -120,7 +118,7 @@ def fit_command(
         model = _new_model(recipe, settings_file, settings, seed)
     checkpoint = out.with_name(out.name + ".checkpoint")
     with fit_progress() as callbacks:
-        interactions = _read(table, data, names)
+        interactions = options.read_named(table, data, names, name_col)
         if start_from is None:
             try:
                 model.fit(
@@ -154,11 +152,6 @@ def _new_model(
     start = options.starting_from(recipe, settings_file)
     changes = {"random_state": seed, **start.all_settings, **options.parse_settings(settings)}
     return ImplicitCFNADE().set_params(**changes)
-
-
-def _read(table: options.TableOptions, data: str, names: str | None) -> Interactions:
-    interactions = table.read(data)
-    return interactions if names is None else interactions.with_item_names(read_item_names(names))
 
 
 def _outcome(model: ImplicitCFNADE, data: Interactions) -> str:

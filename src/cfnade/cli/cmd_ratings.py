@@ -13,6 +13,8 @@ from rich.table import Table
 from cfnade.checkpoints import remove_checkpoints
 from cfnade.cli import console, options
 from cfnade.compare.rating_comparison import MODELS, compare_ratings, rating_plot
+from cfnade.data.catalogue import Catalogue
+from cfnade.data.item_lookup import ItemLookup
 from cfnade.data.rating_table import RatingTable, read_ratings
 from cfnade.errors import ConfigError
 from cfnade.fit.rating_estimator import CFNADE
@@ -90,17 +92,16 @@ def predict_command(
         raise ConfigError("give ratings as ITEM=RATING, or --user")
     fitted = CFNADE.load(model)
     known = fitted.ratings_
-    item_of, user_of = (
-        {str(i): i for i in ids.tolist()} for ids in (known.item_ids, known.user_ids)
-    )
-    given = options.parse_weights(ratings or [], item_of, math.nan, "ITEM=RATING")
+    of_items = ItemLookup(Catalogue(known.item_ids))
+    of_users = {str(each): each for each in known.user_ids.tolist()}
+    given = options.parse_weights(ratings or [], of_items, math.nan, "ITEM=RATING")
     if len(given) < len(ratings or []) or any(map(math.isnan, given.values())):
         raise ConfigError("give each item once, with its rating, such as film-1=5")
-    who: Any = given if user is None else user_of.get(user, user)
+    who: Any = given if user is None else of_users.get(user, user)
     if items is None:
         ids = fitted.recommend(who, n)[0].tolist()
     else:
-        ids = [item_of.get(item, item) for item in items.split(",")]
+        ids = [of_items.item(item) for item in items.split(",")]
     scale, entries = [f"{value:g}" for value in known.scale], []
     table = Table("item", "rating", *(f"P({value})" for value in scale))
     expected, probabilities = fitted.predict(who, ids), fitted.predict_proba(who, ids)

@@ -15,6 +15,7 @@ from cfnade.cli.dial_options import DialOptions
 from cfnade.cli.options import ColumnOptions, Model
 from cfnade.data.catalogue import Catalogue, History
 from cfnade.data.interactions import Interactions
+from cfnade.data.item_lookup import ItemLookup
 from cfnade.errors import ConfigError
 from cfnade.estimator import ImplicitCFNADE
 
@@ -22,8 +23,8 @@ Entries = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ITEM[=[EVENT:]COUNT[@WHEN]]",
-        help="The history: items with counts, perhaps with kinds of events or times: "
-        "shoes=view:3@2024-05-31.",
+        help="The history: ids or names of items with counts, perhaps with kinds of events or "
+        "times: shoes=view:3@2024-05-31.",
     ),
 ]
 Table = Annotated[str | None, typer.Option("--data", help="Table to take the history from.")]
@@ -81,7 +82,7 @@ def recommend_command(
     """Recommend for a history, for a user of a table, or for all of its users."""
     asked = ModelOnDisk(model)
     filters = asked.filters(exclude, only, include_seen=include_seen)
-    filters["dials"] = dials.read(asked.ids)
+    filters["dials"] = dials.read(asked.lookup)
     if out is not None:
         if data is None or history or user is not None or dislike or with_reasons:
             raise ConfigError("--out is for all users of a table: use it with --data TABLE alone")
@@ -97,7 +98,7 @@ def recommend_command(
         filters["filter_already_liked_items"] = False
     query = asked.answers.query(known, n, disliked=disliked, explain=with_reasons, **filters)
     (answer,) = asked.answers.recommend([query])
-    found = answer.to_json(asked.describe)
+    found = answer.to_json(asked.catalogue.entry)
     if not found["recommendations"]:
         seen = "" if include_seen else "; items of the history are left out (see --include-seen)"
         console.say(f"there is nothing to recommend{seen}")
@@ -107,7 +108,7 @@ def recommend_command(
 @options.command(commands, "similar", example="cfnade similar model show-1")
 def similar_command(
     model: Model,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="Id of an item.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Id or name of an item.")],
     n: N = 10,
     exclude: Exclude = None,
     only: Only = None,
@@ -121,17 +122,17 @@ def similar_command(
     ids, similarities = asked.model.similar_items(itemid, n, filter_items=left_out, items=chosen)
     column_of = asked.catalogue.column_of
     found = [
-        {**asked.describe(column_of[other]), "similarity": float(similarity)}
+        {**asked.catalogue.entry(column_of[other]), "similarity": float(similarity)}
         for other, similarity in zip(ids.tolist(), similarities, strict=True)
     ]
-    one = asked.describe(column_of[itemid])
+    one = asked.catalogue.entry(column_of[itemid])
     console.report(console.similar_table(one, found), {**one, "similar": found}, json_file)
 
 
 @options.command(commands, "explain", example="cfnade explain model show-7 show-1=12 film-9")
 def explain_command(
     model: Model,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="Id of the item to explain.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Id or name of the item to explain.")],
     history: Entries = None,
     data: Table = None,
     user: User = None,
@@ -146,7 +147,7 @@ def explain_command(
     (column,) = asked.catalogue.columns(asked.items([item]))
     query = asked.answers.query(known, disliked=asked.disliked(dislike))
     effects = asked.answers.effects(query, np.array([column]))
-    explained = effects.explained(0, column, asked.describe)
+    explained = effects.explained(0, column, asked.catalogue.entry)
     console.report(console.explanation_table(explained), explained, json_file)
 
 
@@ -157,11 +158,12 @@ class ModelOnDisk:
         self.model = ImplicitCFNADE.load(folder)
         self.answers = self.model.answers_
         self.catalogue: Catalogue = self.model.catalogue_
-        self.ids = {str(item): item for item in self.catalogue.ids.tolist()}
+        n_watchers = self.model.scorer_.relative_rating.n_watchers
+        self.lookup = ItemLookup(self.catalogue, n_watchers)
 
     def items(self, written: list[str] | None) -> list[Any]:
-        """Items by their text; an unknown one stays as written."""
-        return [self.ids.get(item, item) for item in written or []]
+        """Ids of items by id or name; raises `DataError` for an unknown one."""
+        return [self.lookup.item(item) for item in written or []]
 
     def filters(
         self, exclude: list[str] | None, only: list[str] | None, *, include_seen: bool
@@ -200,16 +202,11 @@ class ModelOnDisk:
         categories: dict[str, list[str]] = {}
         for text in written or []:
             column, equals, value = text.partition("=")
-            if equals and text not in self.ids:
+            if equals and text not in self.lookup:
                 categories.setdefault(column, []).append(value)
             else:
                 items += self.items([text])
         return items, categories
-
-    def describe(self, column: int) -> dict[str, Any]:
-        """Id and name of an item, for JSON."""
-        item = self.catalogue.ids[[column]].tolist()[0]
-        return {"item": item, "name": self.catalogue.label(item)}
 
     def history(
         self, written: list[str] | None, data: str | None, user: str | None, columns: ColumnOptions
@@ -229,14 +226,14 @@ class ModelOnDisk:
             owned = one.owned
             left_out = None if owned is None else self.catalogue.ids[owned.indices].tolist()
             return one.histories, left_out
-        return options.parse_history(written or [], self.ids), None
+        return options.parse_history(written or [], self.lookup), None
 
     def disliked(self, written: list[str] | None) -> dict[Any, float] | None:
         """Confidences of disliked items from the command line."""
         if not written:
             return None
         weight = self.answers.dislike_weight(len(set(written)))
-        return options.parse_weights(written, self.ids, weight, "ITEM or ITEM=WEIGHT")
+        return options.parse_weights(written, self.lookup, weight, "ITEM or ITEM=WEIGHT")
 
     def write_all(
         self, table: Interactions, out: Path, n: int, filters: dict[str, Any]

@@ -210,7 +210,7 @@ def score_command(
     out = own_folder(out)
     known = ModelOnDisk(model)
     filters = known.filters(exclude, only, include_seen=include_seen)
-    asked = {"n": n, **filters, "dials": dials.read(known.ids)}
+    asked = {"n": n, **filters, "dials": dials.read(known.lookup)}
     with spark.session() as session:
         if (Path(data) / SUMMARY).exists():
             if columns != options.ColumnOptions():

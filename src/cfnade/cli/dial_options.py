@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from cfnade.answer.dials import Dials
 from cfnade.cli import options
+from cfnade.data.item_lookup import ItemLookup
 from cfnade.errors import ConfigError
 
 
@@ -45,13 +45,13 @@ class DialOptions:
         ),
     ] = None
 
-    def read(self, ids: Mapping[str, Any]) -> Dials:
-        """As dials, given the item ids by their text."""
+    def read(self, items: ItemLookup) -> Dials:
+        """As dials, given how items are found."""
         return Dials(
             popularity=self.popularity,
             diversity=self.diversity,
-            pin=_pins(self.pin or [], ids),
-            boost=_boosts(self.boost or [], ids),
+            pin=_pins(self.pin or [], items),
+            boost=_boosts(self.boost or [], items),
             boost_category=_category_boosts(self.boost_category or []),
             at_most={
                 column: _number("--at-most", "COLUMN=NUMBER", f"{column}={text}", text, int)
@@ -62,30 +62,30 @@ class DialOptions:
         )
 
 
-def _pins(entries: list[str], ids: Mapping[str, Any]) -> dict[Any, int]:
+def _pins(entries: list[str], items: ItemLookup) -> dict[Any, int]:
     """The place of each pinned item; those without one take the first free places."""
     places: dict[Any, int] = {}
     without = []
     for entry in entries:
         item, equals, text = entry.rpartition("=")
-        if not equals or entry in ids:  # an id may contain an equals sign
-            without.append(ids.get(entry, entry))
+        if not equals or entry in items:  # an id may contain an equals sign
+            without.append(items.item(entry))
         else:
             place = _number("--pin", "ITEM or ITEM=PLACE", entry, text, int)
-            places[ids.get(item, item)] = place
+            places[items.item(item)] = place
     if len({*places, *without}) < len(entries):
         raise ConfigError("--pin names an item twice; name each once")
     free = (place for place in range(1, len(entries) + 1) if place not in places.values())
     return {**places, **dict(zip(without, free, strict=False))}
 
 
-def _boosts(entries: list[str], ids: Mapping[str, Any]) -> dict[Any, float]:
+def _boosts(entries: list[str], items: ItemLookup) -> dict[Any, float]:
     boosts: dict[Any, float] = {}
     for entry in entries:
         item, equals, text = entry.rpartition("=")
         if not equals:
             raise ConfigError(f"--boost takes ITEM=NUMBER, got {entry!r}")
-        boosts[ids.get(item, item)] = _number("--boost", "ITEM=NUMBER", entry, text, float)
+        boosts[items.item(item)] = _number("--boost", "ITEM=NUMBER", entry, text, float)
     return boosts
 
 

@@ -18,6 +18,7 @@ from cfnade.cli import (
     cmd_data,
     cmd_fit,
     cmd_model,
+    cmd_quickstart,
     cmd_ratings,
     cmd_recommend,
     cmd_scale,
@@ -35,7 +36,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Implicit CF-NADE: recommendations from watch, play and purchase counts.",
 )
-groups = (cmd_fit, cmd_tune, cmd_compare, cmd_recommend, cmd_audience, cmd_serve, cmd_model)
+groups = (
+    cmd_quickstart,
+    cmd_fit,
+    cmd_tune,
+    cmd_compare,
+    cmd_recommend,
+    cmd_audience,
+    cmd_serve,
+    cmd_model,
+)
 for module in groups:
     app.registered_commands += module.commands.registered_commands
 app.add_typer(cmd_data.commands, name="data")

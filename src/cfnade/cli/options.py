@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -15,9 +15,10 @@ import numpy as np
 import typer
 
 from cfnade.compare.protocol import ProtocolConfig
-from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest import read_interactions, read_item_names
 from cfnade.data.ingest.columns import Columns
 from cfnade.data.interactions import Interactions
+from cfnade.data.item_lookup import ItemLookup
 from cfnade.errors import ConfigError, DataError
 from cfnade.fit import settings as settings_file
 
@@ -35,6 +36,13 @@ ItemsTables = Annotated[
         help="CSV or Parquet table of what is known about items, for CF-NADE: categories, tags, "
         "text; repeatable.",
     ),
+]
+Names = Annotated[
+    str | None, typer.Option(help="CSV or Parquet table of item ids and readable names.")
+]
+NameCol = Annotated[
+    str | None,
+    typer.Option(help="Column of names, in the table of names or else in DATA."),
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
@@ -204,6 +212,17 @@ def _with_flat_options(function: Command) -> Command:
     return flat
 
 
+def read_named(
+    table: TableOptions, data: str, names: str | None, name_col: str | None
+) -> Interactions:
+    """Read the interactions of a table; names of items from another, or a column of it."""
+    interactions = table.read(data)
+    if names is None and name_col is None:
+        return interactions
+    known = read_item_names(names or data, name_col=name_col, data_item_col=table.item_col)
+    return interactions.with_item_names(known)
+
+
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     """Parse settings written as NAME=VALUE; a value is a number, true, false, null or text."""
     settings: dict[str, Any] = {}
@@ -263,26 +282,26 @@ def starting_from(recipe: str, path: Path | None) -> settings_file.SettingsFile:
 
 
 def parse_weights(
-    entries: list[str], ids: Mapping[str, Any], missing: float, what: str
+    entries: list[str], items: ItemLookup, missing: float, what: str
 ) -> dict[Any, float]:
-    """Parse ITEM or ITEM=NUMBER; unknown items stay as written.
+    """Parse ITEM or ITEM=NUMBER.
 
     Args:
         entries: To parse; numbers of repeated items add up.
-        ids: Item ids by their text.
+        items: How items are found.
         missing: Number of an item without one.
         what: The expected form, for messages.
     """
     numbers: dict[Any, float] = {}
     for entry in entries:
-        key, text = _item_and_rest(entry, ids)
+        key, text = _item_and_rest(entry, items)
         number = missing if text is None else _number(text, entry, what)
         numbers[key] = numbers.get(key, 0.0) + number
     return numbers
 
 
-def parse_history(entries: list[str], ids: Mapping[str, Any]) -> dict[Any, Any]:
-    """Parse ITEM, ITEM=COUNT or ITEM=EVENT:COUNT@WHEN; unknown items stay as written.
+def parse_history(entries: list[str], items: ItemLookup) -> dict[Any, Any]:
+    """Parse ITEM, ITEM=COUNT or ITEM=EVENT:COUNT@WHEN.
 
     Returns:
         Counts and times, None without one, of all entries of each item; by kind of event if any
@@ -290,7 +309,7 @@ def parse_history(entries: list[str], ids: Mapping[str, Any]) -> dict[Any, Any]:
     """
     history: dict[Any, dict[str | None, list[tuple[float, str | None]]]] = {}
     for entry in entries:
-        key, text = _item_and_rest(entry, ids)
+        key, text = _item_and_rest(entry, items)
         what, at, when = (text or "1").partition("@")
         kind, colon, count = what.rpartition(":")
         number = _number(count, entry, "ITEM, ITEM=COUNT or ITEM=EVENT:COUNT@WHEN")
@@ -301,12 +320,12 @@ def parse_history(entries: list[str], ids: Mapping[str, Any]) -> dict[Any, Any]:
     }
 
 
-def _item_and_rest(entry: str, ids: Mapping[str, Any]) -> tuple[Any, str | None]:
+def _item_and_rest(entry: str, items: ItemLookup) -> tuple[Any, str | None]:
     """The item of an entry, and what follows its last equals sign."""
     item, equals, text = entry.rpartition("=")
-    if not equals or entry in ids:  # an id may contain an equals sign
-        return ids.get(entry, entry), None
-    return ids.get(item, item), text
+    if not equals or entry in items:  # an id may contain an equals sign
+        return items.item(entry), None
+    return items.item(item), text
 
 
 def _number(text: str, entry: str, what: str) -> float:

@@ -69,6 +69,11 @@ class Catalogue:
             return str(item)
         return str(self.names[self.column_of[item]])
 
+    def entry(self, column: int) -> dict[str, Any]:
+        """Id and name of an item, for JSON."""
+        item = self.ids[[column]].tolist()[0]
+        return {"item": item, "name": self.label(item)}
+
     def columns(self, items: Iterable[Hashable], *, unknown: Unknown = "raise") -> list[int]:
         """Columns of the known items, in the given order.
 

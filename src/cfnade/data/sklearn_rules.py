@@ -15,8 +15,14 @@ def representation(estimator: Any) -> str:
     """A call of its constructor with the keywords that differ from their defaults."""
     parameters = inspect.signature(type(estimator).__init__).parameters
     values = ((name, getattr(estimator, name)) for name in parameter_names(type(estimator)))
-    changed = [f"{n}={value!r}" for n, value in values if value is not parameters[n].default]
+    changed = [f"{n}={v!r}" for n, v in values if not _are_same(v, parameters[n].default)]
     return f"{type(estimator).__name__}({', '.join(changed)})"
+
+
+def _are_same(value: Any, default: Any) -> bool:
+    """Whether a setting has its default; one from a file is equal, but not the same object."""
+    is_plain = isinstance(value, str | int | float) and type(value) is type(default)
+    return value is default or (is_plain and bool(value == default))
 
 
 def tags(*, is_transformer: bool = False) -> Any:

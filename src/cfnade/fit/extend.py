@@ -14,12 +14,14 @@ from scipy.sparse import csr_array, vstack
 from cfnade.beyond.direct import NeighbourRegression, likes_of
 from cfnade.beyond.event_kinds import target_features
 from cfnade.beyond.features import FeatureStrengths
+from cfnade.beyond.history_reader import HistoryReader
 from cfnade.beyond.readout import Readout
 from cfnade.beyond.recency import log_watchers, recent_counts, trend
 from cfnade.beyond.repeats import Repeats, item_features
 from cfnade.checks import check_bytes, check_choice, check_whole
+from cfnade.data.catalogue import Catalogue
 from cfnade.data.events import EventLog
-from cfnade.data.interactions import Interactions, with_dislikes
+from cfnade.data.interactions import Interactions, places_among, with_dislikes
 from cfnade.data.item_features import ItemFeatures
 from cfnade.data.ratings import RelativeRating, popularity_logit
 from cfnade.errors import ConfigError, DataError, MissingExtraError
@@ -57,6 +59,25 @@ _READOUT_WEIGHTS = (
     "repeat_bias",
     "repeat_weight",
 )
+
+
+def used_log(
+    data: Interactions, catalogue: Catalogue, readout: Readout, reader: HistoryReader
+) -> EventLog | None:
+    """The log of a table, in the columns of a catalogue; None if the model does not use it.
+
+    Raises:
+        DataError: If its times are not those of the model.
+    """
+    log = data.log
+    uses_times = readout.history_half_life or readout.adds_trend
+    dislikes = min((reader.weights or {"": 0.0}).values()) < 0
+    if log is None or not (uses_times or readout.repeats or dislikes):
+        return None
+    if log.clock is not None and uses_times:
+        reader.check_clock(log.clock)
+    column_of = places_among(data.item_ids, catalogue.ids, catalogue.column_of)
+    return replace(log, item=column_of[log.item].astype(np.int32))
 
 
 def extend(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,8 @@ from cfnade.data.catalogue import Catalogue
 from cfnade.data.rating_table import RatingTable, levels_of, read_ratings
 from cfnade.data.sklearn_rules import parameter_names, representation
 from cfnade.errors import ArtifactError, ConfigError, DataError, MissingExtraError
+from cfnade.fit.html_repr import facts_of_ratings, html_repr
+from cfnade.fit.settings import no_setting
 from cfnade.model.batches import identity_of
 from cfnade.model.config import RatingConfig, TrainingConfig
 from cfnade.progress import Callbacks
@@ -69,6 +72,7 @@ class CFNADE:
             probabilities hold, and for `predict`, so that its RMSE is lowest.
         validation_rmse_: On the held-out ratings, or None.
         epochs_: Loss of every epoch.
+        fit_seconds_: How long `fit` took; None if that is unknown.
     """
 
     by: Literal["items", "users"] = "items"
@@ -92,13 +96,18 @@ class CFNADE:
 
     def set_params(self, **params: Any) -> CFNADE:
         """Change settings by keyword, for the next `fit`; raises `ConfigError` for another name."""
+        names = parameter_names(type(self))
         for name, value in params.items():
-            check_choice("a setting of CFNADE", name, parameter_names(type(self)))
+            if name not in names:
+                raise ConfigError(no_setting(name, names))
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         return representation(self)
+
+    def _repr_html_(self) -> str:
+        return html_repr(repr(self), facts_of_ratings(self))
 
     def fit(
         self,
@@ -130,7 +139,7 @@ class CFNADE:
         check_share(validation_share=self.validation_share)
         if not 0 <= check_number("ordinal_weight", self.ordinal_weight) <= 1:
             raise ConfigError(f"ordinal_weight must be from 0 to 1, got {self.ordinal_weight}")
-        training = TrainingConfig.of(self)
+        training, started = TrainingConfig.of(self), time.perf_counter()
         table = read_ratings(ratings, scale=self.scale)
         known, held_out = table.split(self.validation_share, self.random_state)
         levels = self._rows(known)
@@ -160,6 +169,8 @@ class CFNADE:
             if held_out.levels.nnz:
                 scores = network.scores(network.hidden(levels), *self._places(*held_out.pairs))
                 info = _found_temperatures(scores, held_out)
+        seconds = round(time.perf_counter() - started, 3)
+        info.setdefault("training", {})["fit_seconds"] = seconds
         self.epochs_ = trained.epochs
         self._adopt(RatingArtifact(network, table, info))
         return self
@@ -262,6 +273,7 @@ class CFNADE:
         self.__dict__.pop("_all_hidden", None)
         self._users, self._items = Catalogue(saved.table.user_ids), Catalogue(saved.table.item_ids)
         self.temperatures_ = self._info.get("training", {}).get("temperatures", [1.0, 1.0])
+        self.fit_seconds_ = self._info.get("training", {}).get("fit_seconds")
         self.validation_rmse_ = self._info.get("metrics", {}).get("validation_rmse")
 
     def save(self, folder: str | Path, *, dtype: WeightType = "float32", **info: Any) -> None:

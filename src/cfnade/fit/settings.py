@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -229,12 +229,12 @@ def with_nested(params: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     changed = {name: value for name, value in changes.items() if "__" not in name}
     for name in changed:
         if name not in params:
-            raise ConfigError(_no_setting(name, params))
+            raise ConfigError(no_setting(name, [*params, *NESTED]))
     for name in changes.keys() - changed.keys():
         group, inner = name.split("__", 1)
         both = {**params, **changed}
         if name not in NESTED:
-            raise ConfigError(_no_setting(name, params))
+            raise ConfigError(no_setting(name, [*params, *NESTED]))
         if group == "recipe":
             changed["recipe"] = replace(recipe_of(both["recipe"]), **{inner: changes[name]})
             continue
@@ -244,11 +244,23 @@ def with_nested(params: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     return changed
 
 
-def _no_setting(name: str, params: Mapping[str, Any]) -> str:
-    names = [*params, *NESTED]
-    near = [each for each in NESTED if each.endswith(f"__{name}")]
-    near += [each for each in get_close_matches(name, names, 3) if each not in near]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(names)}"
+_ELSEWHERE = {
+    "factors": "n_hidden",
+    "iterations": "max_epochs",
+    "lr": "learning_rate",
+    "regularization": "item_l2",
+    "seed": "random_state",
+}
+"""Settings by the name that other libraries give them."""
+
+
+def no_setting(name: str, names: Iterable[str]) -> str:
+    """A message that there is no such setting, with the nearest ones."""
+    names = list(names)
+    near = [each for each in names if each.endswith(f"_{name}") or _ELSEWHERE.get(name) == each]
+    near = list(dict.fromkeys([*near, *get_close_matches(name, names, 3)]))
+    near = [each for each in near if each.removeprefix("recipe__") not in near or "__" not in each]
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"choose from {', '.join(names)}"
     return f"there is no setting {name!r}; {hint}"
 
 

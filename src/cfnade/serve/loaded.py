@@ -17,11 +17,11 @@ from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Query
 from cfnade.answer.rerank import Reranking
+from cfnade.data.item_search import ItemSearch
 from cfnade.data.moments import MixedZonesError, expected_time
 from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
-from cfnade.serve.item_search import ItemSearch
 from cfnade.serve.problems import RequestError
 
 Columns: TypeAlias = NDArray[np.int64]

@@ -47,8 +47,13 @@ def test_a_given_name_is_matched_exactly_before_its_case_is_ignored():
 
 
 def test_a_missing_column_names_the_ones_there_are():
-    with pytest.raises(DataError, match=r"no user column; the columns are 'a', 'b c'; .*user_col"):
+    both = (
+        r"no user and no item column; the columns are 'a', 'b c'; .* two .* user_col and item_col"
+    )
+    with pytest.raises(DataError, match=both):
         choose(["a", "b c"])
+    with pytest.raises(DataError, match=r"no user column; .*; name one of these as user_col$"):
+        choose(["a", "item"])
     with pytest.raises(DataError, match=r"no item column 'x'; the columns are 'user', 'item'"):
         choose(["user", "item"], item_col="x")
     with pytest.raises(DataError, match=r"no count column; the columns are 'user', 'item'"):

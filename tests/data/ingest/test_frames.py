@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest.frames import frame_library
 from cfnade.errors import DataError
 from tests.data.ingest.helpers import pairs
 
@@ -27,6 +28,13 @@ FRAMES = {
     "arrow batch": lambda rows: pa.table(rows).to_batches()[0],
     "arrow reader": lambda rows: pa.table(rows).to_reader(),
 }
+
+
+def test_the_library_of_a_frame():
+    kinds = {name: frame_library(make(ROWS)) for name, make in FRAMES.items()}
+    assert [kinds[n] for n in ("pandas", "polars", "polars lazy")] == ["pandas", "polars", "polars"]
+    assert kinds["arrow"] is None and frame_library(pd.Series([1])) is None
+    assert frame_library("plays.csv") is None
 
 
 @pytest.fixture(params=FRAMES)
@@ -224,6 +232,7 @@ class Absent:
             raise ImportError(name)
 sys.meta_path.insert(0, Absent())
 from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest.frames import frame_library
 rows = {"user": ["b", "a"], "item": [1, 2], "count": [3, 4]}
 python_text = pandas.DataFrame(rows).astype({"user": object})
 for frame in (python_text, polars.DataFrame(rows), polars.LazyFrame(rows)):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix
 
-from cfnade.data.ingest import read_interactions, read_item_names
+from cfnade.data.ingest import read_interactions
 from cfnade.data.interactions import Interactions
 from cfnade.errors import ConfigError, DataError
 from tests.data.ingest.helpers import pairs, write, write_parquet, write_query
@@ -305,32 +305,6 @@ def test_any_events_written_as_csv_agree_with_a_plain_counter(tmp_path_factory, 
     # Texts that are all plain integers become integers: compare as written.
     written = {(str(user), str(item)): count for (user, item), count in pairs(found).items()}
     assert written == {(str(user), str(item)): count for (user, item), count in expected.items()}
-
-
-def test_item_names_are_read_by_id(tmp_path):
-    path = write_parquet(
-        tmp_path / "items.parquet", item=[2, 1, 1], name=["Tea", "Milk", "Cow"], source_id=[9, 8, 7]
-    )
-    assert read_item_names(path) == {1: "Cow", 2: "Tea"}
-    movies = write(tmp_path / "movies.csv", "movieId,title,genres\n7,Heat,x\n8,,x\n,Ghost,x\n")
-    assert read_item_names(movies) == {7: "Heat"}
-    frame = pd.DataFrame({"id": ["a", "b"], "label": ["A", "B"], "x": [1, 2]})
-    assert read_item_names(frame) == {"a": "A", "b": "B"}
-    assert read_item_names(frame, item_col="label", name_col="x") == {"A": "1", "B": "2"}
-
-
-def test_item_names_need_their_columns(tmp_path):
-    path = write(tmp_path / "a.csv", "item,genre\n1,x\n")
-    with pytest.raises(DataError, match="no name column; the columns are 'genre'"):
-        read_item_names(path)
-    with pytest.raises(DataError, match="no name column 'item'"):
-        read_item_names(path, name_col="item")
-
-
-def test_names_find_their_items(tmp_path):
-    log = write(tmp_path / "log.csv", "user,item,title\n1,7,Heat\n1,8,\n")
-    found = read_interactions(log).with_item_names(read_item_names(log))
-    assert [found.item_label(column) for column in range(2)] == ["Heat", "8"]
 
 
 # Rows that cannot be used -----------------------------------------------------------------------

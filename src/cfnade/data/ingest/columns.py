@@ -84,10 +84,13 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
         raise ConfigError(
             f"rows are either events or carry counts; drop either events or count_col={count_col!r}"
         )
-    roles = {
-        "user": required_column(columns, named.user_col, "user", USER_NAMES),
-        "item": required_column(columns, named.item_col, "item", ITEM_NAMES),
+    found = {
+        "user": find_column(columns, named.user_col, "user", USER_NAMES),
+        "item": find_column(columns, named.item_col, "item", ITEM_NAMES),
     }
+    roles = {role: column for role, column in found.items() if column is not None}
+    if len(roles) < len(found):
+        raise DataError(_missing(columns, *(found.keys() - roles.keys())))
     find_count = required_column if events is False else find_column
     count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
@@ -133,12 +136,41 @@ def is_time(column: str) -> bool:
 
 
 def choose_name_columns(
-    columns: Sequence[str], *, item_col: str | None, name_col: str | None
+    columns: Sequence[str],
+    *,
+    item_col: str | None,
+    name_col: str | None,
+    data_item_col: str | None = None,
 ) -> dict[str, str]:
-    """Column by role, "item" and "name", of a table of item names."""
+    """Column by role, "item" and "name", of a table of item names.
+
+    `data_item_col` is the item column of the data: taken if this table has it, too.
+    """
+    if item_col is None and data_item_col in columns:
+        item_col = data_item_col
     item = required_column(columns, item_col, "item", (*ITEM_NAMES, "id"))
+    name = _name_column(columns, item, name_col)
     others = [column for column in columns if column != item]
-    return {"item": item, "name": required_column(others, name_col, "name", LABEL_NAMES)}
+    if name is None and len(others) == 1:
+        name = others[0]
+    if name is None:
+        raise DataError(_missing(columns, "name"))
+    logger.info("names of items %r from column %r", item, name)
+    return {"item": item, "name": name}
+
+
+def find_name_columns(columns: Sequence[str], item_col: str | None) -> dict[str, str] | None:
+    """As `choose_name_columns`, of data that may have a column of names; None if it has none."""
+    item = find_column(columns, item_col, "item", ITEM_NAMES)
+    name = None if item is None else _name_column(columns, item, None)
+    return None if item is None or name is None else {"item": item, "name": name}
+
+
+def _name_column(columns: Sequence[str], item: str, name_col: str | None) -> str | None:
+    """The given column, or else one that is called like the items' names."""
+    noun = _plain(item).removesuffix("id")
+    known = (f"{noun}name", f"{noun}title", noun, *LABEL_NAMES)
+    return find_column([c for c in columns if c != item], name_col, "name", known)
 
 
 def report_unused(columns: Sequence[str], roles: dict[str, str], *, may_count: bool) -> None:
@@ -163,13 +195,20 @@ def required_column(
     """As `find_column`, but raises `DataError` if there is none."""
     column = find_column(columns, given, role, known)
     if column is None:
-        headless = any(name.strip().replace(".", "").isdigit() for name in columns)
-        hint = " (does the first line hold the column names?)" if headless else ""
-        raise DataError(
-            f"found no {role} column; the columns are {_listed(columns)}{hint}; "
-            f"name one of these as {role}_col"
-        )
+        raise DataError(_missing(columns, role))
     return column
+
+
+def _missing(columns: Sequence[str], *roles: str) -> str:
+    """A message that columns were not found, with those there are."""
+    headless = any(name.strip().replace(".", "").isdigit() for name in columns)
+    hint = " (does the first line hold the column names?)" if headless else ""
+    names = sorted(roles, reverse=True)  # the user first
+    these = "one of these" if len(names) == 1 else "two of these"
+    return (
+        f"found no {' and no '.join(names)} column; the columns are {_listed(columns)}{hint}; "
+        f"name {these} as {' and '.join(f'{role}_col' for role in names)}"
+    )
 
 
 def find_column(

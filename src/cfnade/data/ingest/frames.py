@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,13 @@ from cfnade.errors import DataError
 
 NAME_IN_DUCKDB = "frame"
 
+FrameLibrary: TypeAlias = Literal["pandas", "polars"]
+
 
 def frame_rows(frame: Any) -> RowSource | None:
     """The rows of a pandas, polars or Arrow frame; None for anything else."""
-    libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
-    if "pandas" in libraries and hasattr(frame, "columns"):
+    library = frame_library(frame)
+    if library == "pandas":
         names = [str(name) for name in frame.columns]
 
         def take(wanted: Sequence[str]) -> list[Any]:  # by position: names may repeat
@@ -31,7 +33,7 @@ def frame_rows(frame: Any) -> RowSource | None:
 
         scan = partial(_scan_frame, "the pandas frame", take, _number_pandas)
         return RowSource(names, scan)
-    if "polars" in libraries and hasattr(frame, "lazy"):
+    if library == "polars":
         lazy = frame.lazy()
 
         def compute(wanted: Sequence[str]) -> list[Any]:  # once: it may reorder rows at each read
@@ -54,6 +56,14 @@ def frame_rows(frame: Any) -> RowSource | None:
             f"expected a frame with named columns, got {kind}; "
             "make it a table with a user and an item column"
         ) from error
+
+
+def frame_library(frame: Any) -> FrameLibrary | None:
+    """The library of a frame; None for anything else."""
+    libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
+    if "pandas" in libraries and hasattr(frame, "columns"):
+        return "pandas"
+    return "polars" if "polars" in libraries and hasattr(frame, "lazy") else None
 
 
 def _scan_frame(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.catalogue import Catalogue
 from cfnade.data.described_items import DescribedItems
 from cfnade.data.ingest.columns import (
     COUNT_NAMES,
@@ -62,6 +63,26 @@ def read_items(
     for more in tables[1:]:
         together = together.followed_by(more)
     return together
+
+
+def with_items_table(catalogue: Catalogue, items: Any) -> Catalogue:
+    """The catalogue with what a table says about items, and the items that only it has.
+
+    Args:
+        catalogue: Of the data.
+        items: As for `read_items`.
+
+    Raises:
+        DataError: If the table cannot be used, or has none of the items.
+    """
+    described = catalogue.described(read_items(items, known=catalogue.features))
+    n_new, features = len(described) - len(catalogue), described.features
+    if features is not None:
+        n_without = int((np.diff(features.matrix.indptr) == 0).sum())
+        logger.info("items: %s, %s only in the items table", f"{len(described):,}", n_new)
+        if n_without and not isinstance(items, DescribedItems):  # else its reader warns
+            logger.warning("nothing is known about %s", n_of(n_without, "item"))
+    return described
 
 
 def _read_table(source: Any, item_col: str | None, forms: Mapping[str, str]) -> DescribedItems:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from cfnade.data.events import EventLog, Weights
 from cfnade.data.ingest.columns import (
     Columns,
     choose_columns,
-    choose_name_columns,
     is_order,
     is_time,
 )
@@ -145,37 +144,6 @@ def read_interactions(
     if interactions.n_pairs == 0:
         raise DataError("there is no interaction: no count is above zero; check the count column")
     return interactions.with_floors(min_user_items, min_item_users)
-
-
-def read_item_names(
-    source: Any, *, item_col: str | None = None, name_col: str | None = None
-) -> dict[Hashable, str]:
-    """Read a readable name for each item, for `Interactions.with_item_names`.
-
-    Args:
-        source: Files or a frame, as for `read_interactions`, perhaps the same.
-        item_col: Column of item ids; None recognises names such as `item` or `movie_id`.
-        name_col: Column of names; None recognises names such as `name` or `title`.
-
-    Returns:
-        Name by item id. Items without a name are left out; of several names the first in
-        alphabetical order is taken.
-
-    Raises:
-        DataError: If the table or a column is missing.
-    """
-    with connect() as connection:
-        rows = open_rows(connection, source)
-        roles = choose_name_columns(rows.columns, item_col=item_col, name_col=name_col)
-        scan = rows.scan(connection, roles)
-        usable = usable_columns(connection.types(scan.query))
-        query = f"SELECT {usable} FROM ({scan.query}) WHERE item IS NOT NULL AND name IS NOT NULL"
-        ids = number_ids(connection, scan, query, "item")
-        names = connection.execute(
-            f"SELECT min(CAST(r.name AS VARCHAR)) FROM ({query}) AS r "
-            "JOIN item_ids AS i ON r.item = i.id GROUP BY i.code ORDER BY i.code"
-        ).fetchall()
-    return dict(zip(ids.tolist(), (name for (name,) in names), strict=True))
 
 
 def open_rows(connection: Connection, source: Any) -> RowSource:

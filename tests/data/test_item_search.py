@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfnade.serve.item_search import ItemSearch
+from cfnade.data.item_search import ItemSearch
 
 NAMES = ["Café au lait", "Iced coffee", "COFFEE", "Coffee beans", "Decaffeinated", "Tea", "Tea"]
 IDS = ["p-1", "p-2", "p-3", "p-4", "p-5", "p-6", "Tea"]
@@ -62,3 +62,17 @@ def test_it_finds_the_names_that_hold_every_word(names, query):
         if all(word in folded(name) for word in folded(query).split())
     }
     assert set(columns) == expected and n_found == len(expected) == len(columns)
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("coffee", [2, 3]),  # what has all words, as `find` orders it
+        ("cofee", [2, 1]),  # else what is spelled alike
+        ("my favourite beans", [3]),  # else what has the longest word
+        ("cocoa", []),
+        (" ", []),
+    ],
+)
+def test_what_may_be_meant(search, query, columns):
+    assert search.near(query, 2) == columns
