@@ -17,7 +17,9 @@ from cfnade.baselines.logistic_mf import LogisticMF
 from cfnade.baselines.lrec import LRec
 from cfnade.baselines.multinomial_dae import MultinomialDAE
 from cfnade.baselines.popularity import Popularity, RandomScorer
+from cfnade.baselines.sampled_als import SampledALS
 from cfnade.baselines.slim import SLIM
+from cfnade.baselines.weighted_als import ImputedALS, WeightedALS
 
 __all__ = [
     "BPR",
@@ -27,10 +29,13 @@ __all__ = [
     "IMF",
     "SLIM",
     "CollectiveIMF",
+    "ImputedALS",
     "ItemKNN",
     "LRec",
     "LogisticMF",
     "MultinomialDAE",
     "Popularity",
     "RandomScorer",
+    "SampledALS",
+    "WeightedALS",
 ]
