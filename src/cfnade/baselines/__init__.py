@@ -2,7 +2,7 @@
 
 `fit` takes counts and returns the model. It raises ConfigError if a setting is invalid,
 MissingExtraError if a library is not installed, TrainingError if training fails. May import
-`data`, `metrics`, `beyond` and the foundations.
+`data`, `metrics`, `model`, `beyond` and the foundations.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cfnade.baselines.popularity import Popularity, RandomScorer
 from cfnade.baselines.sampled_als import SampledALS
 from cfnade.baselines.slim import SLIM
 from cfnade.baselines.weighted_als import ImputedALS, WeightedALS
+from cfnade.baselines.without_network import WithoutNetwork
 
 __all__ = [
     "BPR",
@@ -38,4 +39,5 @@ __all__ = [
     "RandomScorer",
     "SampledALS",
     "WeightedALS",
+    "WithoutNetwork",
 ]

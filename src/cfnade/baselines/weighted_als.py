@@ -65,14 +65,17 @@ def solve_rows(
     found = np.empty((n_rows, n_factors), dtype=np.float32)
 
     def solve(start: int) -> None:
-        for row in range(start, min(start + _ROWS, n_rows)):
+        rows = range(start, min(start + _ROWS, n_rows))
+        left = np.multiply.outer(row_weight[start : rows.stop], gram)  # (n, factors, factors)
+        right = np.multiply.outer(row_weight[start : rows.stop], everything)
+        left.reshape(len(rows), -1)[:, :: n_factors + 1] += penalty[start : rows.stop, None]
+        for place, row in enumerate(rows):
             at = slice(values.indptr[row], values.indptr[row + 1])
-            items, a = values.indices[at], row_weight[row]
-            y, unknown = others[items], a * other_weight[items]  # (n_known, factors), (n_known,)
-            left = a * gram + (y.T * (1.0 - unknown)) @ y
-            left.flat[:: n_factors + 1] += penalty[row]
-            right = (values.data[at] - imputed * unknown) @ y + a * everything
-            found[row] = np.linalg.solve(left, right)
+            known = values.indices[at]
+            y, unknown = others[known], row_weight[row] * other_weight[known]
+            left[place] += (y.T * (1.0 - unknown)) @ y
+            right[place] += (values.data[at] - imputed * unknown) @ y
+        found[start : rows.stop] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads or available_threads()) as pool:
         for _ in pool.map(solve, range(0, n_rows, _ROWS)):
