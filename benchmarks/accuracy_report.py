@@ -165,7 +165,7 @@ def _protocol_lines() -> list[str]:
         "seed 0. Each method searches its grid on validation as long as MPR / nDCG@100 falls (on "
         "Gowalla's published split: as nDCG@20 rises). The choice is written to a file, fitted on "
         "train and validation with up to three seeds (one for deterministic methods) and tested "
-        "once, for all tables ([decision 43](decisions/0043-one-criterion-for-all.md)). Figures "
+        "once, for all tables ([decision 45](decisions/0045-one-criterion-for-all.md)). Figures "
         "are means over seeds with 95 % bootstrap intervals over users. `cfnade-network` is "
         "CF-NADE without the direct path, `cfnade-no-network` the matrix factorisation and the "
         "direct path without a network; `cfnade-paper` has the paper's settings except for the "
