@@ -92,12 +92,12 @@ class SampledALS(Iterative):
         for items in self.item_factors_:
             users = solve_rows(likes, items, of_user, of_item, penalty, n_threads=self.n_threads)
             total += users @ items.T
-        return total / len(self.item_factors_)
+        return np.asarray(total / len(self.item_factors_), dtype=np.float32)
 
     def _expected(self, n_likes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Pairs that are drawn for users with so many likes, (n_users,)."""
         if self.scheme == "user":
-            return self.negatives * n_likes
+            return np.asarray(self.negatives * n_likes, dtype=np.float64)
         return np.full(n_likes.size, self._per_user)
 
     def _expected_weights(self, n_likes: NDArray[np.int64]) -> tuple[Vector, Vector]:
@@ -118,7 +118,7 @@ class SampledALS(Iterative):
         liked = np.repeat(np.arange(n_users), n_likes) * n_items + likes.indices
         negative = np.setdiff1d(drawn, liked)
         pairs = np.concatenate([liked, negative])
-        values = np.repeat(np.float32([1, 0]), [liked.size, negative.size])
+        values = np.repeat(np.array([1, 0], np.float32), [liked.size, negative.size])
         order = np.argsort(pairs)
         users, items = np.divmod(pairs[order], n_items)
         indptr = np.concatenate([[0], np.bincount(users, minlength=n_users).cumsum()])

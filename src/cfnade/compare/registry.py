@@ -285,7 +285,7 @@ CONTENDERS: Registry = {
         {"factors": 32, "negatives": 3.0, "scheme": "user", "regularization": 0.03},
         {
             "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
-            "negatives": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+            "negatives": (0.3, 1.0, 3.0, 10.0, 30.0),
             "scheme": SCHEMES,
             "factors": (4, 8, 16, 32, 64, 128, 256),
         },
