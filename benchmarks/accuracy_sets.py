@@ -153,7 +153,7 @@ PUBLISHED_GOWALLA = (
     ("EASE", 0.1765, 0.1467, "quoted in later papers (not checked at the source)"),
     ("GF-CF", 0.1850, 0.1518, "Shen et al. 2021; README of ChebyCF"),
     ("BSPM", 0.1920, 0.1597, "Choi et al., SIGIR 2023 (not checked at the source)"),
-    ("PGSP", 0.1917, 0.1606, "Liu et al., WWW 2023 (not checked at the source)"),
+    ("PGSP", 0.1917, 0.1606, "Liu et al. 2023, arXiv 2302.02113 (not checked at the source)"),
     ("ChebyCF", 0.1941, 0.1616, "Kim et al., SIGIR 2025; README of its repository"),
     ("GR-MC", 0.2081, 0.1640, "Scientific Reports 2025, Table 3 (same split not confirmed)"),
 )

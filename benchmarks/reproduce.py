@@ -98,9 +98,11 @@ class Cells:
 
 
 def commit() -> str:
-    """The version of the code, short."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=7"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    """The version of the code, short; with a + if the source has changed since."""
+    git = ["git", "-C", str(ROOT)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"]).returncode
+    return head.stdout.strip() + "+" * bool(changed)
 
 
 def run_cell(candidate: Contender, protocol: Protocol, trials: int) -> dict[str, Any]:

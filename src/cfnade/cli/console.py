@@ -140,12 +140,12 @@ def _chosen_how(comparison: Comparison) -> str:
     within = [] if seconds is None else [f"{seconds:g} s"]
     within += [f"at most {most} trials"] if isinstance(most, int) else []
     ends = [f". {r.model}: {edge}" for r in comparison.results for edge in r.at_edge]
+    longer = "" if seconds is None else ", or as long as the slowest took"
     by = comparison.protocol.get("choose_by") or "MPR and nDCG@100 alike"
     return (
-        f", settings of all models chosen by {by} on validation in "
-        f"{' and '.join(within) or 'some trials'} a model, or as long as the slowest took; a look "
-        "is one evaluation there; (time) and (trials): the limit ended the search, else no step on "
-        f"the grid was better{''.join(ends)}"
+        f", settings chosen on validation in {' and '.join(within) or 'some trials'} a model"
+        f"{longer}, for all models by {by}; a look is one evaluation there; (time) and (trials): "
+        f"the limit that ended a search, else no step on the grid was better{''.join(ends)}"
     )
 
 
