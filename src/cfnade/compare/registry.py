@@ -348,7 +348,7 @@ CONTENDERS: Registry = {
             "alpha": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
             "factors": (4, 8, 16, 32, 64, 128, 256, 512),
         },
-        stops=(5, 10, 20, 40, 80, 160, 320),
+        stops=(5, 10, 20, 40, 80, 160),
         fixed={"random_state": seed},
         uses_ratings=True,
     ),
@@ -360,7 +360,7 @@ CONTENDERS: Registry = {
             "learning_rate": (2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
             "factors": (8, 16, 32, 64, 128, 256, 512),
         },
-        stops=(5, 10, 20, 40, 80, 160, 320, 640),
+        stops=(5, 10, 20, 40, 80, 160, 320),
         fixed={"random_state": seed},
     ),
     "mult-dae": lambda seed: Contender(
