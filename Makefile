@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
+.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare reproduce bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,6 +94,9 @@ bench-fit: setup  ## Fit the default, thorough and ALS on every data set in DATA
 bench-ablation: setup  ## Fit the default with and without each of its parts, judged on validation; DATA as above (hours)
 	$(BIN)/python benchmarks/ablation.py $(DATA)
 	$(BIN)/python benchmarks/results.py
+
+reproduce: setup  ## Run the paper's comparison on every data set in DATA, into docs/reproduction.md (many hours; goes on where it stopped)
+	$(BIN)/python benchmarks/reproduce.py $(DATA) $(if $(SETS),--sets "$(SETS)")
 
 bench-compare: setup  ## Run `cfnade compare` without a flag on every data set in DATA (hours)
 	$(BIN)/python benchmarks/compare.py $(DATA)

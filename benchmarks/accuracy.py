@@ -41,7 +41,8 @@ METHODS = tuple(name for name in CONTENDERS if name != "random")
 DETERMINISTIC = {"popularity", "ease", "edlae", "slim", "lrec", "knn"}
 """One seed is all there is."""
 
-OURS = ("cfnade", "cfnade-paper")
+CHOSEN = "chosen"
+"""The one choice of a cell, in its files; earlier ones had a choice by each of two metrics."""
 
 logger = logging.getLogger("accuracy")
 
@@ -59,31 +60,27 @@ class Cell:
         """Whether its test was seen."""
         return self.judgement_file.exists()
 
-    def chosen(self) -> dict[str, Choice] | None:
-        """The choice by each metric, if it was made."""
+    def chosen(self) -> Choice | None:
+        """The choice, if it was made."""
         if not self.choice_file.exists():
             return None
-        return {m: Choice(**c) for m, c in json.loads(self.choice_file.read_text()).items()}
+        return Choice(**json.loads(self.choice_file.read_text())[CHOSEN])
 
-    def keep_choice(self, chosen: dict[str, Choice]) -> None:
+    def keep_choice(self, chosen: Choice) -> None:
         """Write the choice, before the test is seen and never after."""
         if self.is_done:
             raise RuntimeError(f"{self.judgement_file} exists: its test was seen already")
-        _write(self.choice_file, {metric: asdict(choice) for metric, choice in chosen.items()})
+        _write(self.choice_file, {CHOSEN: asdict(chosen)})
 
-    def keep_judgements(self, judged: dict[str, Judgement], facts: dict[str, Any]) -> None:
-        """Write the figures of each choice; then the cell is done."""
+    def keep_judgement(self, judged: Judgement, facts: dict[str, Any]) -> None:
+        """Write the figures of the choice; then the cell is done."""
         arrays = {}
-        for by, judgement in judged.items():
-            for metric, sums in judgement.per_user.items():
-                arrays[f"{by}/{metric}/total"] = sums.total
-                arrays[f"{by}/{metric}/weight"] = sums.weight
+        for metric, sums in judged.per_user.items():
+            arrays[f"{CHOSEN}/{metric}/total"] = sums.total
+            arrays[f"{CHOSEN}/{metric}/weight"] = sums.weight
         np.savez_compressed(self.users_file, **arrays)
-        judgements = {
-            by: {f.name: getattr(j, f.name) for f in fields(j) if f.name != "per_user"}
-            for by, j in judged.items()
-        }
-        _write(self.judgement_file, {**facts, "judged": judgements})
+        shown = {f.name: getattr(judged, f.name) for f in fields(judged) if f.name != "per_user"}
+        _write(self.judgement_file, {**facts, "judged": {CHOSEN: shown}})
 
     def keep_failure(self, reason: str) -> None:
         """Write why there is no figure."""
@@ -116,6 +113,8 @@ def contenders_of(method: str, dataset: AccuracySet) -> Callable[[int], Contende
     def of_seed(seed: int) -> Contender:
         if dataset.cfnade and method == "cfnade":
             return cfnade(seed, grid={}, start=dict(dataset.cfnade))
+        if dataset.cfnade and method == "cfnade-network":
+            return cfnade(seed, grid={}, start={**dataset.cfnade, "readout__direct": False})
         candidate = contender(method, seed)
         if dataset.max_memory_gb is not None and method in ("ease", "edlae"):
             return candidate.holding(max_memory_gb=dataset.max_memory_gb)
@@ -129,7 +128,6 @@ def run_cell(
     contender_of: Callable[[int], Contender],
     protocol: Protocol,
     *,
-    by: tuple[str, ...],
     trials: int,
     seeds: list[int],
 ) -> None:
@@ -138,22 +136,15 @@ def run_cell(
     try:
         chosen = cell.chosen()
         if chosen is None:
-            chosen = choose(contender_of(0), protocol.validation, max_trials=trials, by=by)
+            chosen = choose(contender_of(0), protocol.validation, max_trials=trials)
             cell.keep_choice(chosen)
-        judged: dict[str, Judgement] = {}
-        for metric in by:
-            same = [m for m in judged if chosen[m].settings == chosen[metric].settings]
-            judged[metric] = (
-                judged[same[0]]
-                if same
-                else judge(contender_of, chosen[metric].settings, protocol, seeds=seeds)
-            )
+        judged = judge(contender_of, chosen.settings, protocol, seeds=seeds)
     except TrainingError as error:
         logger.warning("%s failed: %s", cell.judgement_file.stem, error)
         cell.keep_failure(str(error))
         return
-    cell.keep_judgements(judged, {"seconds": round(time.perf_counter() - started, 1)})
-    figures = {m: round(judged[m].metrics[m], 4) for m in by}
+    cell.keep_judgement(judged, {"seconds": round(time.perf_counter() - started, 1)})
+    figures = {metric: round(judged.metrics[metric], 4) for metric in ("mpr", "ndcg@100")}
     print(f"{cell.judgement_file.parent.name:22}{cell.judgement_file.stem:32}{figures}", flush=True)
 
 
@@ -175,22 +166,13 @@ def run_set(name: str, dataset: AccuracySet, options: argparse.Namespace, cells:
 
     trials = min(options.trials, dataset.trials or options.trials)
     for method in todo:
-        is_ours = method in OURS
         run_cell(
             Cell(folder, method),
             contenders_of(method, dataset),
             protocol(),
-            # One CF-NADE for all tables, chosen by MPR unless the set says otherwise; a baseline
-            # may choose for each.
-            by=("mpr",) if is_ours else ("mpr", *_chosen_by(dataset)),
             trials=min(trials, 4) if method == "cfnade-paper" else trials,
             seeds=[0] if method in DETERMINISTIC else list(range(options.seeds)),
         )
-
-
-def _chosen_by(dataset: AccuracySet) -> tuple[str, ...]:
-    """Further metrics that a baseline's settings are chosen by."""
-    return ("ndcg@20",) if "ndcg@20" in dataset.metrics else ("ndcg@100",)
 
 
 def parsed() -> argparse.Namespace:

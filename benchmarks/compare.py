@@ -1,8 +1,8 @@
-"""`cfnade compare` without options, as a newcomer types it: python benchmarks/compare.py DATA.
+"""`cfnade compare` with its usual models and CF-NADE's parts: python benchmarks/compare.py DATA.
 
-DATA is a folder with the Parquet files. Only `--split random` is given, and `--test` for sets with
-a test file. Outcomes are kept in benchmarks/results/compare/ and are not run again; to run one
-again, delete it. With `--by-time` event logs are compared, and kept in
+DATA is a folder with the Parquet files. Beside the models only `--split random` is given, and
+`--test` for sets with a test file. Outcomes are kept in benchmarks/results/compare/ and are not run
+again; to run one again, delete it. With `--by-time` event logs are compared, and kept in
 benchmarks/results/compare_time/; with `--kinds` logs of several kinds of events, with one to
 predict, in benchmarks/results/compare_kinds/.
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ SETS = (
 )
 
 
+PARTS = ("cfnade-network", "cfnade-no-network")
+"""CF-NADE's network alone, and all that it has beside: in every table."""
+
 TIMED_SETS = (
     "tafeng-events",
     "online-retail-events",
@@ -55,7 +59,7 @@ KIND_SETS = {"retailrocket-small-events": "transaction", "beibei-events": "buy"}
 
 def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
     """The arguments of `cfnade compare` for one data set; pairs are held out at random."""
-    random = ["--split", "random"]
+    random = ["--split", "random", "--models", ",".join((*DEFAULT_MODELS, *PARTS))]
     if name == "completejourney":
         write_purchases(scratch / "purchases.parquet")  # product types, of the embedded data
         return [str(scratch / "purchases.parquet"), *random]
@@ -67,7 +71,7 @@ def arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
 
 def timed_arguments_of(name: str, data: Path) -> list[str]:
     """The arguments for one event log, with CF-NADE without times as another model."""
-    models = ["--models", ",".join((*DEFAULT_MODELS, "cfnade-undated"))]
+    models = ["--models", ",".join((*DEFAULT_MODELS, *PARTS, "cfnade-undated"))]
     if name == "tafeng-events":  # the next basket is the test part
         train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
         return [train, "--test", test, *models]
@@ -78,7 +82,7 @@ def timed_arguments_of(name: str, data: Path) -> list[str]:
 
 def kinds_arguments_of(name: str, data: Path) -> list[str]:
     """The arguments for one log with kinds of events."""
-    models = (*DEFAULT_MODELS, "collective", "cfnade-target")
+    models = (*DEFAULT_MODELS, *PARTS, "collective", "cfnade-target")
     options = ["--models", ",".join(models), "--target-event", KIND_SETS[name]]
     if (data / f"{name}-test.parquet").exists():
         train, test = (str(data / f"{name}-{part}.parquet") for part in ("train", "test"))
@@ -88,8 +92,8 @@ def kinds_arguments_of(name: str, data: Path) -> list[str]:
 
 def table(outcomes: dict[str, dict[str, Any]]) -> str:
     """One table for all data sets, for docs/results.md."""
-    models = [m["model"] for m in next(iter(outcomes.values()))["results"]] if outcomes else []
-    models.sort(key=lambda model: (model == "cfnade", model))
+    found = {result["model"] for outcome in outcomes.values() for result in outcome["results"]}
+    models = sorted(found, key=lambda model: (model == "cfnade", model))
     lines = [
         f"| data (users x items) | {' | '.join(models)} | minutes |",
         "|---" * (len(models) + 2) + "|",
@@ -100,7 +104,41 @@ def table(outcomes: dict[str, dict[str, Any]]) -> str:
         size = f"{outcome['n_users']:,} x {outcome['n_items']:,}"
         cells.append(f"{outcome['seconds'] / 60:.1f}" if "seconds" in outcome else "")
         lines.append(f"| {name} ({size}) | {' | '.join(cells)} |")
+    lines += ["", *(_wins(outcomes, metric) for metric in ("mpr", "ndcg@100")), *_edges(outcomes)]
     return "\n".join([*lines, ""])
+
+
+def _wins(outcomes: Mapping[str, dict[str, Any]], metric: str) -> str:
+    """How often CF-NADE is ahead of all tuned baselines; neither its own parts nor popularity."""
+    n_first = n_significant = 0
+    for outcome in outcomes.values():
+        by_model = {result["model"]: result for result in outcome["results"]}
+        others = [
+            result
+            for name, result in by_model.items()
+            if not name.startswith("cfnade") and result["n_settings"] > 1
+        ]
+        own = by_model["cfnade"]["metrics"][metric]
+        sign = 1.0 if metric == "mpr" else -1.0
+        n_first += all(sign * own < sign * other["metrics"][metric] for other in others)
+        n_significant += _mark(by_model["cfnade"], metric) == "* " and all(
+            not _mark(other, metric) for other in others
+        )
+    return (
+        f"`cfnade` against tuned baselines, {metric}: first on {n_first} of {len(outcomes)}, on "
+        f"{n_significant} significantly ahead of each.  "
+    )
+
+
+def _edges(outcomes: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Chosen values at an end of their grid."""
+    ends = [
+        f"{name}: {result['model']} ({edge['setting']}={edge['value']:g})"
+        for name, outcome in outcomes.items()
+        for result in outcome["results"]
+        for edge in result.get("at_edge", ())
+    ]
+    return [f"Chosen at an end of the grid: {'; '.join(ends)}."] if ends else []
 
 
 def _cell(result: dict[str, Any]) -> str:

@@ -27,10 +27,10 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.beyond.factors import start_from_factors
 from cfnade.beyond.readout import ReadoutParts, find_readout
 from cfnade.data.ratings import likes_alone
-from cfnade.fit.judge import cost_by
 from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings
 from cfnade.metrics.evaluate import KnownScores, evaluate
+from cfnade.metrics.formulas import cost_by
 from cfnade.model import training
 from cfnade.model.inference import full_dislike, with_values
 

@@ -18,8 +18,8 @@ from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
 from cfnade.errors import ConfigError, DataError
 from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
-from cfnade.metrics.formulas import UserSums, cost_of
-from cfnade.metrics.search import Search, Trial, Validation
+from cfnade.metrics.formulas import UserSums
+from cfnade.metrics.search import Validation
 
 Verdict: TypeAlias = Literal["win", "loss", "within noise"]
 
@@ -36,48 +36,34 @@ class Choice:
     """Tried."""
 
     search_seconds: float
+    n_looks: int = 0
+    """Evaluations on validation; 0 in earlier files, which do not say."""
+
     at_edge: tuple[str, ...] = ()
     """Settings that ended at an end of their grid."""
 
 
-def choose(
-    candidate: Contender, validation: Validation, *, max_trials: int, by: Sequence[str] = ("mpr",)
-) -> dict[str, Choice]:
-    """Choose settings on validation.
-
-    One search, which follows MPR. Of all that it judged, the best by each metric is chosen.
+def choose(candidate: Contender, validation: Validation, *, max_trials: int) -> Choice:
+    """Choose settings on validation, by the metrics of the validation part.
 
     Args:
         candidate: The model.
         validation: The data to choose on.
         max_trials: Settings to try at most.
-        by: Metrics, `mpr` among them or not.
 
     Returns:
-        A choice by each metric; often the same one.
+        The choice, for all metrics of the test.
     """
     search = candidate.search(validation, max_trials=max_trials)
-
-    def choice(trial: Trial) -> Choice:
-        return Choice(
-            trial.settings,
-            {**trial.metrics, "mpr": trial.cost},
-            len(search.trials),
-            round(search.seconds, 1),
-            tuple(edge.setting for edge in candidate.edges(trial.settings)),
-        )
-
-    return {metric: choice(best_by(search, metric)) for metric in by}
-
-
-def best_by(search: Search, metric: str) -> Trial:
-    """The best trial by a metric, of all that were judged along a fit or at its end.
-
-    For MPR, or if no trial has the metric, it is the best of the search.
-    """
-    judged = [each for trial in search.trials for each in (trial.stops or (trial,))]
-    judged = [each for each in judged if metric in each.metrics and metric != "mpr"]
-    return min(judged, key=lambda each: cost_of(metric, each.metrics[metric]), default=search.best)
+    best = search.best
+    return Choice(
+        best.settings,
+        best.metrics,
+        len(search.trials),
+        round(search.seconds, 1),
+        search.n_looks,
+        tuple(edge.setting for edge in candidate.edges({**best.settings, **search.chosen})),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,10 @@ OUTCOMES = ROOT / "benchmarks" / "results"
 MARKS = "MPR / nDCG@100; * is the best, ~ is not significantly worse (paired bootstrap over users)."
 COMPARE = (
     "`make bench-compare DATA=folder`: the default models on random splits (`--split random`), "
-    "each with 60 seconds for its search; settings are chosen by validation MPR, and one fit of "
-    "each is tested. "
+    "each with 60 seconds for its search, or as long as the slowest took; one fit of each is "
+    "tested. `cfnade-network` is CF-NADE without the direct path, `cfnade-no-network` all that it "
+    "has beside the network. Settings of all models are chosen by MPR / nDCG@100 on validation "
+    "(outcomes without these two rows are older: by MPR). "
     f"{MARKS} Minutes: of the whole command, on two cores."
 )
 COMPARE_EARLIER = f"Ten settings each instead of 60 seconds, chosen by validation MPR. {MARKS}"

@@ -18,12 +18,15 @@ from cfnade.baselines import (
     IALS,
     IMF,
     SLIM,
+    ImputedALS,
     ItemKNN,
     LogisticMF,
     LRec,
     MultinomialDAE,
     Popularity,
     RandomScorer,
+    SampledALS,
+    WeightedALS,
 )
 from cfnade.errors import DataError
 from cfnade.metrics.evaluate import evaluate
@@ -45,6 +48,9 @@ ENTRANTS = {
     "popularity": Entrant(Popularity, learns_taste=False),
     "imf": Entrant(lambda: IMF(factors=2, alpha=10.0, regularization=1.0, n_threads=1)),
     "ials": Entrant(lambda: IALS(factors=2, regularization=0.001, n_threads=1)),
+    "wals": Entrant(lambda: WeightedALS(factors=2, weight=0.1, n_threads=1)),
+    "imputed-mf": Entrant(lambda: ImputedALS(factors=2, regularization=0.5, n_threads=1)),
+    "sals-ens": Entrant(lambda: SampledALS(factors=2, negatives=1.0, n_threads=1)),
     "logistic-mf": Entrant(
         lambda: LogisticMF(factors=4, alpha=3.0, regularization=3.0, iterations=30)
     ),

@@ -90,8 +90,8 @@ class ImplicitCFNADE:
             basket. `time`: the last events of all. `last`: the last events of each user. After
             these two the network is trained again on all events. None holds out by time if events
             have times, the last of each user if they have an order, and else pairs.
-        choose_by: Metric for the readout and early stopping, such as `ndcg@20`; None chooses the
-            readout by MPR and nDCG@100 and stops by MPR.
+        choose_by: Metric for the readout and early stopping, such as `ndcg@20`; None weighs MPR and
+            nDCG@100 alike.
         recipe: How the network is built and trained: `default`, `thorough`, `paper` or a `Recipe`.
         readout: What is added after training, a `Readout`; None leaves it to the recipe.
         relative_rating: Fitted count distributions to use as they are; None fits them.

@@ -323,3 +323,20 @@ def test_no_recency_leaves_every_baseline_without_times(tmp_path, capsys):
         assert ("trend_half_life" in result["settings"]) == (option == "--recency")
         looks.append(result["n_looks"])
     assert looks[0] > looks[1] == 1
+
+
+def test_all_models_are_chosen_by_the_metric_that_is_asked_for(plays, tmp_path, capsys):
+    out = tmp_path / "table.json"
+    arguments = ["compare", str(plays), "--models", "popularity,ease", "--trials", "2"]
+    for options, by, words in (
+        ([], None, "for all models by MPR and nDCG@100 alike"),
+        (["--choose-by", "mpr"], "mpr", "for all models by mpr;"),
+    ):
+        assert run([*arguments, *options, "--json", str(out)]) == 0
+        written = json.loads(out.read_text())
+        assert written["protocol"]["choose_by"] == by
+        assert [r["stopped_by"] for r in written["results"] if r["model"] == "ease"] == ["trials"]
+        shown = " ".join(capsys.readouterr().out.split())
+        assert words in shown and "(trials)" in shown
+    assert run([*arguments, "--choose-by", "luck"]) == 2
+    assert "no metric 'luck'" in capsys.readouterr().err

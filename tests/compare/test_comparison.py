@@ -10,7 +10,7 @@ from cfnade import ImplicitCFNADE
 from cfnade.baselines import EASE, IMF, Popularity
 from cfnade.compare.comparison import compare
 from cfnade.compare.contender import Contender
-from cfnade.compare.protocol import Protocol
+from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import CONTENDERS, cfnade, contender
 from cfnade.data.datasets import write_purchases
 from cfnade.data.ingest import read_interactions
@@ -169,6 +169,8 @@ def test_models_are_found_by_name_and_an_unknown_one_is_refused(data):
 
 def test_a_model_that_cannot_be_fitted_is_left_out_and_the_others_stay(data, caplog):
     class Failing:
+        is_slow = False
+
         def search(self, validation, **options):
             raise TrainingError("it broke")
 
@@ -209,3 +211,42 @@ def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_emb
     }
     assert mprs["cfnade"] < mprs["imf"] < mprs["popularity"]
     assert mprs["cfnade"] < 13.0
+
+
+def test_a_slow_model_is_searched_first_and_the_others_have_as_long(data):
+    def slowly(candidate, validation, max_trials, seconds, on_trial):
+        found = replace(candidate, search_by=None).search(validation, max_trials=max_trials)
+        return replace(found, seconds=123.0)
+
+    slow = replace(contender("popularity"), is_slow=True, search_by=slowly)
+    models = {"ease": small_contenders()["ease"], "slow": slow}
+    started = []
+    outcome = compare(data, models, on_progress=lambda job: started.append(job.model))
+    assert list(dict.fromkeys(started)) == ["slow", "ease"]
+    allowed = {result.model: result.seconds_allowed for result in outcome.results}
+    assert allowed == {"slow": 60.0, "ease": 123.0}
+    without = compare(data, models, budget=None)
+    assert {result.seconds_allowed for result in without.results} == {None}
+
+
+def test_each_says_what_ended_its_search(data):
+    models = {name: small_contenders()[name] for name in ("ease", "imf")}
+    for limits, expected in (({}, None), ({"budget": 1e-9}, "time"), ({"max_trials": 1}, "trials")):
+        found = compare(data, models, **limits)
+        assert {result.stopped_by for result in found.results} == {expected}
+
+
+def test_all_models_are_chosen_by_the_same_metric(data):
+    models = small_contenders()
+    for by in (None, "mpr"):
+        config = ProtocolConfig(choose_by=by)
+        found = compare(data, models, config=config, max_trials=2)
+        assert found.protocol["choose_by"] == by
+        validation = Protocol(data, config=config).validation
+        for each in found.results:
+            search = models[each.model].search(validation, max_trials=2)
+            assert each.validation_mpr == search.best.metrics["mpr"]
+            ndcg = 1.0 if by == "mpr" else search.best.metrics["ndcg@100"]
+            assert search.best.cost == pytest.approx(search.best.metrics["mpr"] / ndcg)
+    with pytest.raises(ConfigError, match="no metric 'luck'"):
+        ProtocolConfig(choose_by="luck")

@@ -27,7 +27,7 @@ from cfnade.errors import ConfigError, MissingExtraError
 from cfnade.metrics.search import Validation
 from tests.networks import SMALL, group_counts
 
-BASELINES = [name for name in CONTENDERS if not name.startswith("cfnade")]
+BASELINES = [n for n in CONTENDERS if not n.startswith("cfnade") or n == "cfnade-no-network"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_few_users_are_not_penalised_into_being_all_alike(name):
     counts = csr_array((rng.random((300, 40)) < np.where(fits, 0.6, 0.04)).astype(float))
     train, held_out = hold_out(counts, share=0.2, rng=0)
     found = contender(name).search(Validation(train, held_out), max_trials=10)
-    assert found.best.cost < 25.0  # popularity is at 50
+    assert found.best.metrics["mpr"] < 25.0  # popularity is at 50
 
 
 def test_the_regularisation_of_imf_grows_with_the_root_of_alpha(protocol) -> None:
@@ -141,7 +141,8 @@ def test_a_trial_is_a_fit_judged_on_validation_and_passes_its_calibrator_on() ->
     (trial,) = cfnade(3, grid={}, start=SMALL).search(validation, max_trials=5).trials
     model = ImplicitCFNADE(**SMALL, random_state=3)
     model.fit(validation.train, validation=validation.held_out)
-    assert trial.cost == model.validation_mpr_
+    assert trial.metrics["mpr"] == model.validation_mpr_
+    assert trial.cost == pytest.approx(trial.metrics["mpr"] / trial.metrics["ndcg@100"])
     assert trial.settings["max_epochs"] == model.best_epoch_
     assert isinstance(trial.extra, Calibrator)
     assert trial.n_looks == model.n_looks_ + 1
@@ -164,3 +165,31 @@ def test_the_search_walks_along_the_grid_from_the_plan_and_the_final_fit_is_as_l
     fitted = entrant.fit(validation.train, search.best.settings, None)
     assert fitted.best_epoch_ == search.best.settings["max_epochs"]
     assert fitted.readout_.direct_gain == search.best.settings["readout__direct_gain"]
+
+
+def test_cfnade_is_chosen_by_the_metric_that_all_models_are_chosen_by() -> None:
+    validation = Protocol(
+        Interactions.from_matrix(group_counts()), config=ProtocolConfig(choose_by="mpr")
+    ).validation
+    (trial,) = cfnade(3, grid={}, start=SMALL).search(validation, max_trials=5).trials
+    assert trial.settings["choose_by"] == "mpr" and trial.cost == trial.metrics["mpr"]
+    given = cfnade(3, grid={}, start={**SMALL, "choose_by": "ndcg@20"})
+    (trial,) = given.search(validation, max_trials=5).trials
+    assert trial.settings["choose_by"] == "ndcg@20"  # what a user sets goes before
+
+
+def test_the_network_alone_has_no_direct_path_and_the_rest_has_no_network(protocol) -> None:
+    alone = contender("cfnade-network").holding(**SMALL)
+    (trial,) = replace(alone, grid={}).search(protocol.validation, max_trials=1).trials
+    fitted = alone.fit(protocol.known_data, trial.settings, None)
+    assert not fitted.readout_.direct and "neighbours" not in fitted.scorer_.network.weights
+    rest = contender("cfnade-no-network").search(protocol.validation, max_trials=3)
+    assert {"direct_gain", "factors", "iterations"} <= rest.best.settings.keys()
+    assert "neighbours" not in rest.best.settings  # found anew on all pairs
+
+
+def test_grids_are_wider_than_any_value_that_was_chosen_so_far() -> None:
+    chosen = {"imf": {"factors": 1024, "alpha": 3e3}, "ials": {"factors": 512, "iterations": 50}}
+    chosen |= {"edlae": {"dropout": 0.99}, "knn": {"neighbours": 2000}, "bpr": {"factors": 128}}
+    for name, settings in chosen.items():
+        assert contender(name).edges(settings) == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scipy.sparse import csr_array
 
+from cfnade.compare.contender import Edge
 from cfnade.compare.plots import count_histograms, training_plot
 from cfnade.compare.report import Known, Recommended, Suggestions, render
 from cfnade.data.interactions import Interactions
@@ -221,3 +222,12 @@ def test_how_well_probabilities_hold_is_shown(report: dict[str, Any]) -> None:
         "-120.0000",
     ):
         assert shown in text, shown
+
+
+def test_the_settings_say_what_ended_a_search_and_which_values_are_at_an_end(report):
+    first, *others = report["comparison"].results
+    cut = replace(first, stopped_by="time", at_edge=(Edge("factors", 2048, "largest"),))
+    report["comparison"] = replace(report["comparison"], results=[cut, *others])
+    page = Page(render(**report))
+    assert "Ended by" in page.text and "time" in page.text
+    assert "alpha 30; factors=2048 is the largest value tried" in page.text

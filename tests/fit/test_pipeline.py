@@ -303,7 +303,7 @@ def test_epochs_and_readout_can_be_chosen_by_another_metric():
     chosen = ImplicitCFNADE(**settings).fit(train, validation=held_out)
     assert chosen.best_epoch_ == 1 + epochs.index(max(epochs))
     assert recall_of(chosen) == max(epochs)
-    assert [e.cost for e in chosen.epochs_] == [-recall for recall in epochs]
+    assert [e.cost for e in chosen.epochs_] == [1 / recall for recall in epochs]
     for wrong, why in [("luck", "no metric 'luck'"), (5, "named by text"), (True, "named by text")]:
         with pytest.raises(ConfigError, match=why):
             ImplicitCFNADE(choose_by=wrong).fit(train)

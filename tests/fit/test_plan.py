@@ -444,7 +444,7 @@ def test_the_plan_is_readable():
     paper = "\n".join(FitPlan.of_size(9, 9, 9, FitSettings(RECIPES["paper"])).lines())
     assert "random weights" in paper and "direct path: none" in paper
     assert "searches nothing" in paper
-    assert "at most 200 epochs, validated every 2, patience 20, float32 products" in paper
+    assert "at most 5000 epochs, validated every 2, patience 40, float32 products" in paper
     large = "\n".join(plan_of(n_items=30_000).lines())
     assert "32 neighbours for each item, found on 50,000 users at most" in large
     assert "products; up to 3 trials around that" in "\n".join(plan_of(trials=3).lines())

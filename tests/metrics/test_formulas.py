@@ -13,8 +13,10 @@ from cfnade.errors import ConfigError
 from cfnade.metrics.formulas import (
     DEFAULT_METRICS,
     Places,
+    cost_by,
     count_above_and_tied,
     metric_function,
+    metrics_to_choose,
     mpr,
     mpr_unweighted,
     ndcg,
@@ -188,3 +190,16 @@ def test_places_are_counted_among_unseen_items_and_users_numbered_anew() -> None
     assert places.n_tied.tolist() == [1, 2, 1]
     assert places.n_candidates.tolist() == [4, 3]
     assert places.n_held_out.tolist() == [2, 1]
+
+
+def test_less_cost_is_better_by_every_metric():
+    good, bad = {"mpr": 5.0, "ndcg@100": 0.4}, {"mpr": 6.0, "ndcg@100": 0.3}
+    for by in (None, "mpr", "ndcg@100"):
+        assert cost_by(good, by) < cost_by(bad, by)
+    # One per cent of the one is worth one per cent of the other.
+    level = {"mpr": 5.0 * 1.01, "ndcg@100": 0.4 * 1.01}
+    assert cost_by(level, None) == pytest.approx(cost_by(good, None))
+    assert np.isfinite(cost_by({"mpr": 50.0, "ndcg@100": 0.0}, None))
+    assert min(cost_by(good, by) for by in (None, "mpr", "ndcg@100")) > 0  # ratios mean something
+    assert metrics_to_choose(None) == ("mpr", "ndcg@100") == metrics_to_choose("ndcg@100")
+    assert metrics_to_choose("mpr") == ("mpr",)

@@ -137,6 +137,7 @@ def test_validation_holds_no_test_part_and_judges_on_what_was_held_out(counts):
         "train_data",
         "candidates",
         "exclude",
+        "choose_by",
     }
     split = split_counts(counts)
     scorer = Popularity().fit(split.train)
@@ -145,3 +146,30 @@ def test_validation_holds_no_test_part_and_judges_on_what_was_held_out(counts):
     assert Validation(split.train, split.validation).metrics(scorer)["mpr"] == pytest.approx(
         expected
     )
+
+
+@pytest.mark.parametrize("by", [None, "mpr", "recall_full@5"])
+def test_a_trial_costs_what_its_models_are_chosen_by(counts, by):
+    split = split_counts(counts)
+    scorer = Popularity().fit(split.train)
+    trial = Validation(split.train, split.validation, choose_by=by).trial({}, scorer)
+    found = trial.metrics
+    expected = {
+        None: found["mpr"] / found["ndcg@100"],
+        "mpr": found["mpr"],
+        "recall_full@5": 1 / found.get("recall_full@5", 1),
+    }
+    assert trial.cost == pytest.approx(expected[by]) and by in (None, *found)
+
+
+def test_a_search_says_what_ended_it():
+    def stopped_by(**limits):
+        start = {"a": 1, "b": 0.1}
+        return coordinate_search(bowl, start, GRID, **limits).stopped_by
+
+    assert stopped_by(max_trials=100) is None
+    assert stopped_by(max_trials=3) == "trials"
+    assert stopped_by(max_trials=100, seconds=0) == "time"
+    # All that the walk asks for was tried: a limit that is just enough stops nothing.
+    n_trials = len(coordinate_search(bowl, {"a": 1, "b": 0.1}, GRID, max_trials=100).trials)
+    assert stopped_by(max_trials=n_trials) is None

@@ -2,7 +2,7 @@
 
 `fit` takes counts and returns the model. It raises ConfigError if a setting is invalid,
 MissingExtraError if a library is not installed, TrainingError if training fails. May import
-`data`, `metrics`, `beyond` and the foundations.
+`data`, `metrics`, `model`, `beyond` and the foundations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from cfnade.baselines.logistic_mf import LogisticMF
 from cfnade.baselines.lrec import LRec
 from cfnade.baselines.multinomial_dae import MultinomialDAE
 from cfnade.baselines.popularity import Popularity, RandomScorer
+from cfnade.baselines.sampled_als import SampledALS
 from cfnade.baselines.slim import SLIM
+from cfnade.baselines.weighted_als import ImputedALS, WeightedALS
+from cfnade.baselines.without_network import WithoutNetwork
 
 __all__ = [
     "BPR",
@@ -27,10 +30,14 @@ __all__ = [
     "IMF",
     "SLIM",
     "CollectiveIMF",
+    "ImputedALS",
     "ItemKNN",
     "LRec",
     "LogisticMF",
     "MultinomialDAE",
     "Popularity",
     "RandomScorer",
+    "SampledALS",
+    "WeightedALS",
+    "WithoutNetwork",
 ]

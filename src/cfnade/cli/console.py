@@ -149,11 +149,17 @@ def _chosen_how(comparison: Comparison) -> str:
     within = [] if seconds is None else [f"{seconds:g} s"]
     within += [f"at most {most} trials"] if isinstance(most, int) else []
     ends = [f". {r.model}: {edge}" for r in comparison.results for edge in r.at_edge]
+    longer = "" if seconds is None else ", or as long as the slowest took"
+    by = comparison.protocol.get("choose_by") or "MPR and nDCG@100 alike"
     return (
-        f", settings chosen on validation in {' and '.join(within) or 'some trials'} a model; a "
-        f"look is one evaluation there{''.join(ends)}"
+        f", settings chosen on validation in {' and '.join(within) or 'some trials'} a model"
+        f"{longer}, for all models by {by}; a look is one evaluation there; (time) and (trials): "
+        f"the limit that ended a search, else no step on the grid was better{''.join(ends)}"
     )
 
+
+_STOPPED = {None: "", "time": " (time)", "trials": " (trials)"}
+"""Behind the seconds of a search that a limit ended."""
 
 _FIRST = ("model", "MPR % (95 %)", "ndcg@100", "trials", "looks", "search s")
 """Columns of a comparison in a narrow terminal."""
@@ -170,7 +176,7 @@ def _figures(result: Result) -> dict[str, str]:
         **{name: _marked(result, name, f"{metrics[name]:.4f}") for name in shown},
         "trials": str(result.n_settings),
         "looks": str(result.n_looks),
-        "search s": f"{result.search_seconds:.1f}",
+        "search s": f"{result.search_seconds:.1f}{_STOPPED[result.stopped_by]}",
         "fit s": f"{result.fit_seconds:.1f}",
     }
 

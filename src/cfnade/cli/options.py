@@ -170,6 +170,14 @@ class ProtocolOptions:
         bool,
         typer.Option(help="With times: give every model the search for recency that CF-NADE has."),
     ] = True
+    choose_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC",
+            help="Validation metric that all models are chosen by, such as mpr or ndcg@20.",
+            show_default="mpr and ndcg@100 alike",
+        ),
+    ] = None
 
     def config(self, seed: int) -> ProtocolConfig:
         """As settings of a comparison."""

@@ -46,7 +46,7 @@ class JobProgress:
 
     n_trials: int = 0
     best_mpr: float | None = None
-    """Best MPR on validation so far."""
+    """MPR of the best settings on validation so far."""
 
     result: Result | None = None
     """Set once the model is done; `is_kept` if an earlier call did it."""
@@ -75,8 +75,9 @@ def compare(
 ) -> Comparison:
     """Compare models on one split.
 
-    Each model's settings are chosen on validation; then it is fitted on train and validation
-    together and judged on test, once.
+    Each model's settings are chosen on validation, all models by the same metrics
+    (`ProtocolConfig.choose_by`); then it is fitted on train and validation together and judged on
+    test, once. A row of the table is one fitted model, whatever the metric.
 
     Args:
         data: All counts, or the training part if `test` is given.
@@ -86,7 +87,7 @@ def compare(
         items: What is known about items, as `read_items` reads it, for models that can use it.
         config: How pairs are held out and judged.
         budget: Seconds that each model has for its search; None for no limit. A running trial is
-            finished, so a search may take a little longer.
+            finished, so a search may take longer; models that are searched later then have as long.
         max_trials: Settings that each model may try, for all models or by name.
         beyond_accuracy: Measure coverage, novelty and diversity of each model's lists as well.
         keep: Folder in which finished models are kept until all are done. A second call with the
@@ -116,13 +117,14 @@ def compare(
     if fresh:
         kept.clear(models)
     entries: list[tuple[Result, Evaluation]] = []
-    for name, candidate in models.items():
+    allowed = budget
+    for name, candidate in sorted(models.items(), key=lambda item: not item[1].is_slow):
         most = max_trials if isinstance(max_trials, int) else max_trials.get(name, MAX_TRIALS)
         entry = kept.read(name, candidate)
         is_kept = entry is not None
         if entry is None:
             try:
-                entry, fitted = _enter(name, candidate, protocol, most, budget, notify)
+                entry, fitted = _enter(name, candidate, protocol, most, allowed, notify)
                 if beyond_accuracy:
                     lists = protocol.test_lists(fitted)
                     entry = (replace(entry[0], beyond_accuracy=lists), entry[1])
@@ -134,6 +136,8 @@ def compare(
                 on_fitted(name, fitted)
         notify(JobProgress(name, "done", result=entry[0], is_kept=is_kept))
         entries.append(entry)
+        if allowed is not None:
+            allowed = max(allowed, entry[0].search_seconds)
     if not entries:
         raise TrainingError(f"none of the models could be fitted: {', '.join(models)}")
     results = [result for result, _ in entries]
@@ -162,11 +166,11 @@ def _enter(
 ) -> tuple[tuple[Result, Evaluation], Scorer]:
     """Choose the settings of one model, fit it and test it."""
     started, n_most = time.perf_counter(), budget or max_trials
-    costs: list[float] = []
+    tried: list[Trial] = []
 
     def on_trial(n_trials: int, max_trials: int, trial: Trial) -> None:
-        costs.append(trial.cost)
-        best_mpr = min(filter(math.isfinite, costs), default=None)
+        tried.append(trial)
+        best_mpr = min(tried, key=lambda each: each.cost).metrics.get("mpr")
         n_done = n_trials if budget is None else round(time.perf_counter() - started)
         notify(JobProgress(name, "search", min(n_done, n_most), n_most, n_trials, best_mpr))
 
@@ -203,10 +207,12 @@ def _enter(
         round(seconds, 3),
         round(search_seconds, 3),
         len(search.trials),
-        best.cost,
+        best.metrics["mpr"],
         found,
         calibration,
         n_looks,
         tuple(candidate.edges({**best.settings, **search.chosen})),
+        stopped_by=search.stopped_by,
+        seconds_allowed=budget,
     )
     return (result, evaluation), fitted

@@ -14,9 +14,9 @@ from cfnade.data.ratings import RelativeRating
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 from cfnade.scorer import Scorer
 
-# A fit with several stops ends early after two that lower its MPR by less than 0.3 %, or when its
-# MPR is 10 % above that of the best trial after as many stops, two or more.
-PATIENCE, SETTLED, BEHIND = 2, 0.997, 1.1
+# A fit with several stops ends early after two that lower its cost by less than 0.3 %, or when its
+# cost is 20 % above that of the best trial after as many stops, two or more.
+PATIENCE, SETTLED, BEHIND = 2, 0.997, 1.2
 
 SearchBy = Callable[["Contender", Validation, int, float, OnTrial | None], Search]
 """A custom search: contender, validation, most trials, seconds, and a callback for each trial."""
@@ -74,6 +74,10 @@ class Contender:
 
     gets_recency: bool = True
     """Whether the comparison adds recency to the model if there are times."""
+
+    is_slow: bool = False
+    """Whether one trial may take longer than a search should. Slow models are searched first, and
+    the others may take as long."""
 
     shared: Mapping[str, Callable[[CountMatrix], Any]] = field(default_factory=dict)
     """Arguments of the model that are the same for all trials, made once from the counts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from cfnade.compare.contender import Edge
 from cfnade.compare.reliability import Calibration, Reliability
@@ -42,6 +42,12 @@ class Result:
 
     beyond_accuracy: ListQuality | None = None
     """Coverage, novelty and diversity of its lists for the tested users, if asked for."""
+
+    stopped_by: Literal["time", "trials"] | None = None
+    """What ended its search; None if no step on the grid was better."""
+
+    seconds_allowed: float | None = None
+    """Time that its search had; None for no limit."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Result:

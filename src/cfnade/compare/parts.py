@@ -35,7 +35,7 @@ from cfnade.data.splitting import (
     without_overlap,
 )
 from cfnade.errors import ConfigError, DataError, n_of
-from cfnade.metrics.formulas import Candidates
+from cfnade.metrics.formulas import Candidates, metric_function
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +82,15 @@ class ProtocolConfig:
     recency: bool = True
     """With times, give every model the search for recency that CF-NADE has."""
 
+    choose_by: str | None = None
+    """Metric on validation that all settings of all models are chosen by, such as `mpr`; None
+    weighs MPR and nDCG@100 alike."""
+
     def __post_init__(self) -> None:
         check_choice("ratings_from", self.ratings_from, get_args(RatingsFrom))
         check_choice("candidates", self.candidates, get_args(Candidates))
+        if self.choose_by is not None:
+            metric_function(self.choose_by)  # refuses unknown names
         if self.validation_by is not None:
             check_hold_out_by("validation_by", self.validation_by)
         if self.split is not None:

@@ -40,6 +40,8 @@ CSS_NAMES = {INK: "ink", GRID: "grid", BAR: "bar", BLUE: "blue", ORANGE: "orange
 
 MODEL_LOOKS = {
     "cfnade": ("CF-NADE", BLUE, "o"),
+    "cfnade-network": ("CF-NADE, network alone", BAR, "o"),
+    "cfnade-no-network": ("CF-NADE without the network", GREEN, "D"),
     "cfnade-paper": ("CF-NADE (paper)", PINK, "D"),
     "imf": ("IMF", ORANGE, "s"),
     "imf-spark": ("IMF (Spark)", ORANGE, "D"),

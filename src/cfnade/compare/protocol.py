@@ -70,6 +70,7 @@ class Protocol:
             parts.train,
             config.candidates,
             _excluded(parts.train),
+            config.choose_by,
         )
         """The data to choose settings on."""
 
@@ -131,7 +132,13 @@ def validation_alone(data: Interactions, config: ProtocolConfig) -> Validation:
     train = split.train
     if data.target_event is not None:
         train = weighed_by_target(train, held_out)
-    return Validation(train.counts, held_out, train_data=train, exclude=_excluded(train))
+    return Validation(
+        train.counts,
+        held_out,
+        train_data=train,
+        exclude=_excluded(train),
+        choose_by=config.choose_by,
+    )
 
 
 def _excluded(data: Interactions) -> CountMatrix | None:

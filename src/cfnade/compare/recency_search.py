@@ -17,6 +17,7 @@ from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.fit.judge import TOLERATED
 from cfnade.metrics.evaluate import KnownScores, evaluate, relevance_of
+from cfnade.metrics.formulas import cost_by, cost_of, metrics_to_choose
 from cfnade.metrics.search import Validation
 from cfnade.scorer import Scorer, blocks
 
@@ -69,7 +70,7 @@ class Recency:
 def find_recency(model: Scorer, validation: Validation) -> Recency:
     """Search for the half-lives and strengths of recency on validation.
 
-    By MPR / nDCG@100, as the readout of CF-NADE is found.
+    As the readout of CF-NADE is found: by the same metrics, of which none may get worse.
 
     Args:
         model: Fitted on the training part.
@@ -86,7 +87,7 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
     exclude = None if validation.exclude is None else validation.exclude[users]
     relevance = relevance_of(own, data, validation.ratings)
     known: dict[float, NDArray[np.float32]] = {}  # scores by half-life
-    n_looks = 0
+    names, n_looks = metrics_to_choose(validation.choose_by), 0
 
     def scores(half_life: float) -> NDArray[np.float32]:
         if half_life not in known:
@@ -110,7 +111,7 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
             seen,
             own,
             relevance,
-            metrics=("mpr", "ndcg@100"),
+            metrics=names,
             candidates=validation.candidates,
             exclude=exclude,
             n_bootstrap=0,
@@ -120,8 +121,12 @@ def find_recency(model: Scorer, validation: Validation) -> Recency:
 
     def cost(readout: Readout) -> float:
         found = judged(readout)
-        worse = (found["mpr"] / plain["mpr"], plain["ndcg@100"] / max(found["ndcg@100"], 1e-9))
-        return math.inf if max(worse) > 1.0 + TOLERATED else worse[0] * worse[1]
+        if any(
+            cost_of(name, found[name]) > cost_of(name, plain[name]) + TOLERATED * plain[name]
+            for name in names
+        ):
+            return math.inf
+        return cost_by(found, validation.choose_by)
 
     return Recency(find_readout(NO_READOUT, cost, half_lives(log)), scale, n_looks)
 

@@ -16,6 +16,7 @@ import numpy as np
 import cfnade.baselines as models
 from cfnade.baselines.ease import shared_gram
 from cfnade.baselines.support import library
+from cfnade.baselines.without_network import neighbour_weights
 from cfnade.beyond.features import FeatureStrengths
 from cfnade.compare.contender import Contender
 from cfnade.compare.described import DescribedCFNADE
@@ -23,31 +24,37 @@ from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import CountMatrix
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.estimator import ImplicitCFNADE
+from cfnade.metrics.formulas import cost_by
 from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate_search
 
 Registry = Mapping[str, Callable[[int], Contender]]
 """Functions that make a contender from a seed, by model name."""
 
 # Regularisation of IMF, see `imf_regularization`.
-STRENGTHS = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0)
+STRENGTHS = (
+    *(1.0, 1.4, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0, 300.0),
+    *(450.0, 700.0),
+)
 # IMF and the collective model are searched alike.
 IMF_START = {"factors": 128, "alpha": 30.0, "strength": 20.0}
 IMF_GRID: Mapping[str, Sequence[Any]] = {
     "strength": STRENGTHS,
-    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
-    "factors": (32, 64, 128, 256, 512, 1024),
+    "alpha": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
+    "factors": (8, 16, 32, 64, 128, 256, 512, 1024, 2048),
 }
-IMF_STOPS = (2, 3, 5, 8, 12, 20, 30)
+IMF_STOPS = (2, 3, 5, 8, 12, 20, 30, 50, 80)
 # A second start of IMF and iALS, for few users: the usual strength would make them all alike.
 WEAK_START = {"strength": 3.0}
+
+SCHEMES = ("uniform", "user", "item")  # of weights and of negatives, Pan et al. (2008)
 
 # Of a source of the collective model, where the kind to predict has 1.
 SOURCE_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 _WEIGHT = "weight of "
 
 CFNADE_GRID: Mapping[str, Sequence[Any]] = {
-    "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0),
-    "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+    "item_l2": (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0, 12.0, 30.0),
+    "alpha": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
 }
 
 
@@ -75,6 +82,7 @@ def cfnade(
         only_targets=only_targets,
         uses_items=True,
         gets_recency=False,  # its readout has it
+        is_slow=True,
         final={"validation_share": 0.0},  # for the number of epochs found in the search
         search_by=_search_cfnade,
     )
@@ -109,7 +117,8 @@ def _search_cfnade(
     def attempt(searched: dict[str, Any]) -> Trial:
         # The final fit, on more pairs, has to start like the one that finds the epochs.
         start = "random" if plan.factors is None else "factors"
-        settings = {**contender.start, **searched, "recipe__start": start}
+        by = {"choose_by": validation.choose_by, "recipe__start": start}
+        settings = {**by, **contender.start, **searched}
         model = contender.model(settings, validation.relative_rating)
         model.fit(train, validation=validation.held_out, items=contender.fixed.get("items"))
         if model.validation_mpr_ is None:
@@ -127,7 +136,8 @@ def _search_cfnade(
             chosen["feature_strengths"] = asdict(model.feature_strengths_)
         metrics = validation.metrics(model)
         n_looks = model.n_looks_ + 1
-        return Trial(chosen, metrics["mpr"], metrics, n_looks=n_looks, extra=model.calibrator_)
+        cost = cost_by(metrics, validation.choose_by)
+        return Trial(chosen, cost, metrics, n_looks=n_looks, extra=model.calibrator_)
 
     return coordinate_search(
         attempt,
@@ -215,7 +225,7 @@ CONTENDERS: Registry = {
     "ease": lambda seed: Contender(
         models.EASE,
         {"regularization": 1e3},
-        {"regularization": (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)},
+        {"regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5)},
         shared={"gram": shared_gram},
     ),
     "imf": lambda seed: Contender(
@@ -245,32 +255,71 @@ CONTENDERS: Registry = {
         models.IALS,
         {"factors": 128, "alpha0": 0.03, "strength": 14.0, "nu": 1.0, "weigh_counts": True},
         {
-            "factors": (32, 64, 128, 256, 512),
-            "strength": (3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 90.0, 130.0, 200.0),
-            "alpha0": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "factors": (8, 16, 32, 64, 128, 256, 512, 1024, 2048),
+            "strength": STRENGTHS,
+            "alpha0": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
             "nu": (0.0, 0.5, 1.0),
             "weigh_counts": (False, True),
         },
-        stops=(2, 4, 8, 12, 20, 30, 50),
+        stops=(2, 4, 8, 12, 20, 30, 50, 80, 120),
         fixed={"random_state": seed},
         uses_ratings=True,
         bounded=("nu",),
         other_starts=(WEAK_START, {"alpha0": 0.1}),  # the second for dense data
         translate=ials_regularization,
     ),
+    "wals": lambda seed: Contender(
+        models.WeightedALS,
+        {"factors": 64, "weight": 0.03, "scheme": "uniform", "regularization": 0.03},
+        {
+            "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "weight": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 0.9),
+            "scheme": SCHEMES,
+            "factors": (8, 16, 32, 64, 128, 256, 512),
+        },
+        stops=(3, 6, 10, 20, 40),
+        fixed={"random_state": seed},
+    ),
+    "sals-ens": lambda seed: Contender(
+        models.SampledALS,
+        {"factors": 32, "negatives": 3.0, "scheme": "user", "regularization": 0.03},
+        {
+            "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0),
+            "negatives": (0.3, 1.0, 3.0, 10.0, 30.0),
+            "scheme": SCHEMES,
+            "factors": (4, 8, 16, 32, 64, 128, 256),
+        },
+        stops=(2, 4, 8, 16, 32),
+        fixed={"random_state": seed},
+    ),
+    "imputed-mf": lambda seed: Contender(
+        models.ImputedALS,
+        {"factors": 64, "weight": 0.03, "imputed": 0.01, "regularization": 3.0},
+        {
+            "regularization": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+            "imputed": (0.0, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.4),
+            "weight": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 0.9),
+            "factors": (8, 16, 32, 64, 128, 256, 512),
+        },
+        stops=(3, 6, 10, 20, 40),
+        fixed={"random_state": seed},
+    ),
     "edlae": lambda seed: Contender(
         models.EDLAE,
         {"regularization": 300.0, "dropout": 0.5},
         {
-            "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
-            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98, 0.99),
+            "regularization": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5),
+            "dropout": (0.0, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998),
         },
         shared={"gram": shared_gram},
     ),
     "slim": lambda seed: Contender(
         models.SLIM,
         {"l1": 1.0, "l2": 100.0},
-        {"l2": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3), "l1": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)},
+        {
+            "l2": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4),
+            "l1": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        },
     ),
     "lrec": lambda seed: Contender(
         models.LRec,
@@ -286,7 +335,7 @@ CONTENDERS: Registry = {
         {"neighbours": 200, "similarity": "cosine", "weigh_counts": False},
         {
             "similarity": ("bm25", "cosine", "tfidf"),
-            "neighbours": (20, 50, 100, 200, 500, 1000, 2000),
+            "neighbours": (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000),
             "weigh_counts": (False, True),
         },
         uses_ratings=True,
@@ -295,11 +344,11 @@ CONTENDERS: Registry = {
         models.LogisticMF,
         {"factors": 64, "alpha": 3.0, "regularization": 3.0},
         {
-            "regularization": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-            "alpha": (0.3, 1.0, 3.0, 10.0, 30.0),
-            "factors": (16, 32, 64, 128, 256),
+            "regularization": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+            "alpha": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+            "factors": (4, 8, 16, 32, 64, 128, 256, 512),
         },
-        stops=(5, 10, 20, 40, 80),
+        stops=(5, 10, 20, 40, 80, 160),
         fixed={"random_state": seed},
         uses_ratings=True,
     ),
@@ -307,32 +356,47 @@ CONTENDERS: Registry = {
         models.BPR,
         {"factors": 64, "learning_rate": 0.05, "regularization": 0.01},
         {
-            "regularization": (1e-3, 3e-3, 0.01, 0.03, 0.1),
-            "learning_rate": (0.01, 0.02, 0.05, 0.1, 0.2),
-            "factors": (16, 32, 64, 128),
+            "regularization": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3),
+            "learning_rate": (2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+            "factors": (8, 16, 32, 64, 128, 256, 512),
         },
-        stops=(5, 10, 20, 40, 80, 160),
+        stops=(5, 10, 20, 40, 80, 160, 320),
         fixed={"random_state": seed},
     ),
     "mult-dae": lambda seed: Contender(
         models.MultinomialDAE,
         {"n_hidden": 200, "dropout": 0.5, "weight_decay": 0.0},
         {
-            "dropout": (0.2, 0.35, 0.5, 0.65, 0.8),
-            "n_hidden": (50, 100, 200, 400),
-            "weight_decay": (0.0, 1e-5, 1e-4, 1e-3),
+            "dropout": (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9),
+            "n_hidden": (25, 50, 100, 200, 400, 800, 1600),
+            "weight_decay": (0.0, 1e-5, 1e-4, 1e-3, 1e-2),
         },
         stops=(5, 10, 15, 20, 30, 40, 60, 80, 120),
         fixed={"random_state": seed},
     ),
     "cfnade": cfnade,
+    "cfnade-network": lambda seed: cfnade(seed, start={"readout__direct": False}),
+    "cfnade-no-network": lambda seed: Contender(
+        models.WithoutNetwork,
+        {**IMF_START, "direct_gain": 8.0},
+        {"direct_gain": (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0), **IMF_GRID},
+        stops=IMF_STOPS,
+        fixed={"random_state": seed},
+        uses_ratings=True,
+        shared={"neighbours": neighbour_weights},
+        other_starts=(WEAK_START,),
+        translate=imf_regularization,
+    ),
     "cfnade-undated": lambda seed: cfnade(seed, uses_times=False),
     "cfnade-target": lambda seed: cfnade(seed, only_targets=True),
     "cfnade-paper": lambda seed: cfnade(
         seed,
         "paper",
         # The paper does not say what its loss is divided by, so its step of 0.01 has no scale.
-        {"learning_rate": (3e-4, 1e-3, 3e-3, 0.01), "alpha": (30.0, 100.0, 300.0)},
+        {
+            "learning_rate": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03),
+            "alpha": (10.0, 30.0, 100.0, 300.0, 1e3),
+        },
     ),
 }
 

@@ -163,16 +163,19 @@ def _lists_table(results: Sequence[Result]) -> str:
 
 def _settings_table(results: Sequence[Result]) -> str:
     return _table(
-        "How the settings were chosen. A look is one evaluation on the validation pairs.",
+        "How the settings were chosen, by the same metrics for all models. A look is one "
+        "evaluation on the validation pairs. Ended by: the limit that ended a search; if none did, "
+        "no step on the grid was better.",
         [
             {
                 "Model": _label(r),
                 "Settings tried": f"{r.n_settings}",
                 "Looks": f"{r.n_looks}",
                 "Search, s": f"{r.search_seconds:.1f}",
+                "Ended by": r.stopped_by or "",
                 "Final fit, s": f"{r.fit_seconds:.1f}",
                 "Validation MPR": f"{r.validation_mpr:.2f}",
-                _text("Chosen"): _text(_settings(r.settings)),
+                _text("Chosen"): _text("; ".join([_settings(r.settings), *map(str, r.at_edge)])),
             }
             for r in results
         ],

@@ -89,14 +89,16 @@ def sweep(
             swept = _at_alpha(name, candidate, alpha, (settings or {}).get(name, {}))
             notify(JobProgress(f"{name} at alpha {alpha:g}", "search", done, len(alphas)))
             search = swept.search(protocol.validation, max_trials=max_trials)
-            cost, chosen = search.best.cost, search.best.settings
+            validation_mpr, chosen = search.best.metrics["mpr"], search.best.settings
             started = time.perf_counter()
             fitted = swept.fit(protocol.known_data, chosen, protocol.relative_rating)
             seconds = round(time.perf_counter() - started, 3)
             found = protocol.test(fitted)
             mpr, interval = found.metrics["mpr"], found.intervals["mpr"]
             n_tried = len(search.trials)
-            points.append(SweepPoint(name, alpha, mpr, interval, cost, n_tried, chosen, seconds))
+            points.append(
+                SweepPoint(name, alpha, mpr, interval, validation_mpr, n_tried, chosen, seconds)
+            )
     return Sweep(dataset, list(alphas), protocol.facts, points)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from cfnade.beyond.readout import Readout, find_readout
 from cfnade.data.interactions import CountMatrix
 from cfnade.fit.training_part import TrainingPart
 from cfnade.metrics.evaluate import KnownScores, evaluate
-from cfnade.metrics.formulas import cost_of
+from cfnade.metrics.formulas import cost_by, cost_of, metrics_to_choose
 from cfnade.model.inference import NumpyNetwork
 
 if TYPE_CHECKING:
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
 TOLERATED = 0.003
 """Share by which recency may make MPR or nDCG worse on validation; both must gain."""
-
-READOUT_METRIC = "ndcg@100"
-"""Metric that the readout is chosen by, with MPR. MPR alone would trade the top of the list for the
-tail."""
-
-
-def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
-    """The cost to minimise: of one metric, or MPR / nDCG, which weighs both the same."""
-    if by is None:
-        return metrics["mpr"] / max(metrics[READOUT_METRIC], 1e-3)
-    return cost_of(by, metrics[by])
 
 
 class Judge:
@@ -59,19 +48,19 @@ class Judge:
         """Judge an epoch with the usual readout, as the network will be used."""
         from cfnade.model.training import Look
 
-        names = ("mpr",) if self._by is None else ("mpr", self._by)
+        names = metrics_to_choose(self._by)
         found = self._metrics_with(self.logits(network), self._plan.readout, names)
-        return Look(found["mpr"], None if self._by is None else cost_by(found, self._by))
+        return Look(found["mpr"], cost_by(found, self._by))
 
     def cost(self, network: NumpyNetwork) -> float:
         """What a search over settings minimises."""
-        names = ("mpr", self._by or READOUT_METRIC)
+        names = metrics_to_choose(self._by)
         found = self._metrics_with(self.logits(network), self._plan.readout, names)
         return cost_by(found, self._by)
 
     def find_readout(self, network: NumpyNetwork) -> tuple[Readout, float]:
         """The best readout of a network, and its MPR in percent."""
-        names = ("mpr", self._by or READOUT_METRIC)
+        names = metrics_to_choose(self._by)
         part, given = self._part, self._plan.readout
         if not part.fits_ratings and part.half_lives:
             given = replace(given, history_half_life=0.0)

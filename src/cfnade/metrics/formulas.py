@@ -7,7 +7,7 @@ average rank in MPR, and for nDCG what scikit-learn's `ndcg_score` does by defau
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -250,6 +250,23 @@ def ndcg(places: Places, relative_rating: NDArray[np.float64], k: int) -> UserSu
 def cost_of(name: str, value: float) -> float:
     """A metric's value so that lower is better: MPR as it is, others negative."""
     return value if name.startswith("mpr") else -value
+
+
+CHOSEN_BY = ("mpr", "ndcg@100")
+"""Metrics that models are chosen by unless one is named, both with the same weight: MPR alone would
+trade the top of the list for the tail."""
+
+
+def metrics_to_choose(by: str | None) -> tuple[str, ...]:
+    """The metrics that `cost_by` needs, and MPR."""
+    return CHOSEN_BY if by is None else tuple(dict.fromkeys(("mpr", by)))
+
+
+def cost_by(metrics: Mapping[str, float], by: str | None) -> float:
+    """A cost above 0 to minimise: by one metric, or MPR / nDCG@100 if that is None."""
+    if by is None:
+        return cost_by(metrics, "mpr") * cost_by(metrics, "ndcg@100")
+    return metrics[by] if by.startswith("mpr") else 1.0 / max(metrics[by], 1e-3)
 
 
 def metric_function(name: str) -> Metric:

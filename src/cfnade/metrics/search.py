@@ -8,20 +8,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from cfnade.data.interactions import CountMatrix, Interactions
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import without_overlap
 from cfnade.errors import TrainingError
 from cfnade.metrics.evaluate import evaluate, read_histories, relevance_of
-from cfnade.metrics.formulas import Candidates
+from cfnade.metrics.formulas import Candidates, cost_by, metrics_to_choose
 from cfnade.scorer import Scorer
 
 logger = logging.getLogger(__name__)
 
 JUDGED_BY = ("mpr", "ndcg@100", "recall@20", "ndcg@20")
-"""Metrics of a trial; the search follows the first."""
+"""Metrics of a trial, beside those that it is chosen by."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ class Validation:
     exclude: CountMatrix | None = None
     """Pairs to leave out instead of those of the histories, (n_users, n_items)."""
 
+    choose_by: str | None = None
+    """Metric that everything is chosen by; None weighs MPR and nDCG@100 alike."""
+
     @cached_property
     def new_pairs(self) -> CountMatrix:
         """The pairs of `held_out` that are not in `train`, (n_users, n_items)."""
@@ -65,7 +68,7 @@ class Validation:
             self.train if data is None else read_histories(scorer, data),
             self.held_out,
             relevance,
-            metrics=JUDGED_BY,
+            metrics=tuple(dict.fromkeys((*JUDGED_BY, *metrics_to_choose(self.choose_by)))),
             candidates=self.candidates,
             exclude=self.exclude,
             n_bootstrap=0,
@@ -74,7 +77,7 @@ class Validation:
     def trial(self, settings: dict[str, Any], scorer: Scorer) -> Trial:
         """Judge a model that was fitted with these settings on `train`."""
         metrics = self.metrics(scorer)
-        return Trial(settings, metrics["mpr"], metrics)
+        return Trial(settings, cost_by(metrics, self.choose_by), metrics)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Trial:
     """Chosen, or found by the fit, such as the number of epochs."""
 
     cost: float
-    """On validation, lower is better: MPR in percent in a comparison."""
+    """On validation, lower is better: `cost_by` in a comparison."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     """On validation; may be empty."""
@@ -110,6 +113,9 @@ class Search:
     seconds: float
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """The values of the grid that the best trial had."""
+
+    stopped_by: Literal["time", "trials"] | None = None
+    """What ended it; None if no step on the grid was better."""
 
     @property
     def n_looks(self) -> int:
@@ -148,6 +154,7 @@ def coordinate_search(
         other_starts: Changes to `start` that are tried too; the search goes on from the best.
     """
     started = time.perf_counter()
+    stopped_by: Literal["time", "trials"] | None = None
     trials: dict[tuple[int, ...], Trial] = {}
     names = list(grid)
 
@@ -155,10 +162,12 @@ def coordinate_search(
         return {name: grid[name][index] for name, index in zip(names, place, strict=True)}
 
     def cost_at(place: tuple[int, ...]) -> float:
+        nonlocal stopped_by
         if place not in trials:
             is_late = time.perf_counter() - started >= seconds
             has_succeeded = any(math.isfinite(trial.cost) for trial in trials.values())
             if len(trials) >= max_trials or (is_late and has_succeeded):
+                stopped_by = "trials" if len(trials) >= max_trials else "time"
                 return math.inf
             settings = {**start, **values_at(place)}
             try:
@@ -189,7 +198,7 @@ def coordinate_search(
                     break  # it came from the other direction
     lowest = min(trials, key=lambda each: trials[each].cost)
     seconds_used = time.perf_counter() - started
-    search = Search(list(trials.values()), seconds_used, values_at(lowest))
+    search = Search(list(trials.values()), seconds_used, values_at(lowest), stopped_by)
     if math.isinf(search.best.cost):
         raise TrainingError(f"none of {len(trials)} settings could be fitted; see the log for why")
     return search

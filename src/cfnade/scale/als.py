@@ -135,8 +135,8 @@ def imf_spark(seed: int = 0) -> Contender:
         IMFSpark,
         {"factors": 256, "alpha": 30.0, "regularization": 0.1},
         {
-            "regularization": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
-            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3),
+            "regularization": (3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+            "alpha": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3),
         },
         fixed={"random_state": seed},
         uses_ratings=True,

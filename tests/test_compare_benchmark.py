@@ -1,0 +1,67 @@
+"""The tables of `make bench-compare` count wins over tuned baselines, and name ends of grids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+LEVEL, BEHIND, BEST = (-0.1, 0.1), (0.1, 0.3), (0.0, 0.0)
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import compare
+
+    return compare
+
+
+def row(model: str, mpr: float, to_best: tuple[float, float], n_settings: int = 5, **more: Any):
+    return {
+        "model": model,
+        "metrics": {"mpr": mpr, "ndcg@100": 1 / mpr},
+        "to_best": {"mpr": to_best, "ndcg@100": to_best},
+        "n_settings": n_settings,
+        **more,
+    }
+
+
+def outcome(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {"n_users": 10, "n_items": 5, "results": list(rows)}
+
+
+def test_wins_are_over_tuned_baselines_and_level_ones_are_not_significant(benchmark):
+    outcomes = {
+        "clear": outcome(row("cfnade", 5.0, BEST), row("imf", 6.0, BEHIND)),
+        "level": outcome(row("cfnade", 5.0, BEST), row("imf", 5.1, LEVEL)),
+        "lost": outcome(row("imf", 5.0, BEST), row("cfnade", 5.5, BEHIND)),
+        "untuned": outcome(
+            row("cfnade", 5.0, BEST), row("popularity", 4.0, LEVEL, 1), row("imf", 6.0, BEHIND)
+        ),
+    }
+    text = benchmark.table(outcomes)
+    for metric in ("mpr", "ndcg@100"):
+        assert f"tuned baselines, {metric}: first on 3 of 4, on 2 significantly" in text
+    assert "| data (users x items) | imf | popularity | cfnade | minutes |" in text
+    assert "end of the grid" not in text
+
+
+def test_values_at_an_end_of_their_grid_stand_below_the_table(benchmark):
+    edge = {"setting": "factors", "value": 2048, "end": "largest"}
+    found = outcome(row("cfnade", 5.0, BEST), row("imf", 6.0, BEHIND, at_edge=[edge]))
+    assert "Chosen at an end of the grid: plays: imf (factors=2048)." in benchmark.table(
+        {"plays": found}
+    )
+
+
+def test_the_network_alone_and_all_but_the_network_are_in_every_comparison(benchmark, tmp_path):
+    for command in (
+        benchmark.arguments_of("ml-1m", tmp_path, tmp_path),
+        benchmark.timed_arguments_of("ml-1m", tmp_path),
+        benchmark.kinds_arguments_of("beibei-events", tmp_path),
+    ):
+        models = command[command.index("--models") + 1].split(",")
+        assert {"cfnade", "cfnade-network", "cfnade-no-network", "imf"} <= set(models)
