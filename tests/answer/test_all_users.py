@@ -226,6 +226,20 @@ def test_no_users_give_a_table_without_rows(tmp_path):
     assert list(pd.read_parquet(path).columns) == list(COLUMNS)
 
 
+def test_the_writer_fetches_nothing_from_the_network(tmp_path, monkeypatch):
+    plain, found = duckdb.connect, []
+
+    def connect(*place, **options):
+        connection = plain(*place, **options)
+        setting = "SELECT current_setting('autoinstall_known_extensions')"
+        found.extend(connection.execute(setting).fetchall())
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", connect)
+    write_recommendations(random_model().answers_, COUNTS, USERS, tmp_path / "all.parquet")
+    assert found == [(False,)]
+
+
 def test_what_goes_wrong_leaves_the_old_file(tmp_path):
     path = tmp_path / "all.parquet"
     path.write_text("old")

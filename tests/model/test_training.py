@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -246,6 +247,19 @@ def test_a_flipped_bit_of_a_weight_is_noticed_before_training_goes_on(ratings, t
         lambda arrays, state: arrays.pop("weights/hidden_bias"),
         lambda arrays, state: arrays.update({"weights/hidden_bias": np.zeros(1)}),
         lambda arrays, state: arrays.update({"without a slash": np.zeros(1)}),
+        lambda arrays, state: arrays.pop("best/hidden_bias"),
+        lambda arrays, state: arrays.update({"best/hidden_bias": np.zeros(1, dtype=np.float32)}),
+        lambda arrays, state: arrays.pop("optimizer/n_steps"),
+        lambda arrays, state: arrays.update({"optimizer/n_steps": np.zeros(3, dtype=np.float32)}),
+        lambda arrays, state: arrays.update(
+            {"optimizer/mean/hidden_bias": arrays["optimizer/mean/hidden_bias"].astype(np.int64)}
+        ),
+        lambda arrays, state: state.update(best_epoch=math.inf),
+        lambda arrays, state: state.update(best_epoch=99),
+        lambda arrays, state: state.update(n_updates=10**400),
+        lambda arrays, state: state["epochs"][0].update(number="1"),
+        lambda arrays, state: state["epochs"][0].update(seconds=[]),
+        lambda arrays, state: state["epochs"][0].update(validation_cost="low"),
     ],
 )
 def test_a_checkpoint_of_another_form_is_refused_in_one_line(ratings, tmp_path, change):

@@ -92,6 +92,20 @@ def test_the_first_model_is_tried_too(folder, place, tmp_path):
         Admission(folder, place, watch_seconds=0)
 
 
+def test_what_cannot_be_a_model_or_has_no_room_is_not_copied(folder, place, monkeypatch):
+    def copied(*_):
+        raise AssertionError("nothing should be copied")
+
+    monkeypatch.setattr(shutil, "copyfileobj", copied)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
+        with pytest.raises(ArtifactError, match=r"no room for a copy of .*films .*, 1 are free"):
+            Admission(folder, place, watch_seconds=0)
+    os.truncate(folder / "items.json", 1 << 40)  # it takes no place, but a copy would
+    with pytest.raises(ArtifactError, match=r"size is 1,099,511,627,776 bytes instead of"):
+        Admission(folder, place, watch_seconds=0)
+
+
 @pytest.mark.parametrize("slow", ["pass", "import time; time.sleep(60)"])
 def test_a_trial_that_takes_too_long_or_dies_is_a_refusal(folder, place, monkeypatch, slow):
     model = Admission(folder, place, watch_seconds=0)

@@ -17,6 +17,7 @@ from cfnade.answer.dials import Dials
 from cfnade.answer.filters import Items, Ranked, rule_out, stack
 from cfnade.answer.recommend import Answers, AnswerTable
 from cfnade.data.catalogue import Unknown
+from cfnade.data.ingest.scan import OFFLINE
 from cfnade.data.interactions import CountMatrix
 from cfnade.data.pairs import rows_of
 from cfnade.data.ratings import dislikes_alone, likes_alone
@@ -191,7 +192,7 @@ def write_table(
     try:
         with (
             temporary_folder(f".{path.name}", path.parent) as folder,
-            duckdb.connect(str(folder / "rows.duckdb")) as connection,
+            duckdb.connect(str(folder / "rows.duckdb"), config=OFFLINE) as connection,
         ):
             declared = ", ".join(f"{name} {kind}" for name, kind in types.items())
             connection.execute(f"CREATE TABLE rows ({declared})")

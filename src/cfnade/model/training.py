@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from cfnade.checkpoints import damaged, load_checkpoint, save_checkpoint
+from cfnade.checks import check_whole
 from cfnade.errors import ArtifactError, ConfigError, TrainingError
 from cfnade.model.batches import Exchange, RowsInMemory, TrainingRows, first_bias
 from cfnade.model.config import ModelConfig, RatingConfig, TrainingConfig
@@ -315,16 +316,7 @@ class Run(ABC, Generic[Network]):
     def save(self, folder: Path) -> None:
         """Write all that a later run needs to continue."""
         self._restore_order()
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "weights": self._weights(),
-            "best": self.best,
-            "optimizer": self.optimizer.state,
-        }
-        arrays = {
-            f"{part}/{name}": tensor.detach().numpy()
-            for part, named in parts.items()
-            for name, tensor in named.items()
-        }
+        arrays = {name: tensor.detach().numpy() for name, tensor in self._tensors().items()}
         save_checkpoint(
             folder,
             arrays,
@@ -347,17 +339,36 @@ class Run(ABC, Generic[Network]):
                 )
         parts: dict[str, dict[str, Tensor]] = {}
         try:
-            for key, array in arrays.items():
+            tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            if _forms(tensors) != _forms(self._tensors()):
+                raise ValueError("its arrays are not those of this network")
+            for key, tensor in tensors.items():
                 part, name = key.split("/", 1)
-                parts.setdefault(part, {})[name] = torch.from_numpy(array)
+                parts.setdefault(part, {})[name] = tensor
             self.network.load_state_dict(parts["weights"])
             self.optimizer.state = parts.get("optimizer", {})
             self.best = parts["best"]
-            self.best_epoch, self.n_updates = int(state["best_epoch"]), int(state["n_updates"])
+            self.best_epoch, self.n_updates = state["best_epoch"], state["n_updates"]
             self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+            check_whole("best_epoch", self.best_epoch, 0)
+            if self.best_epoch > len(self.epochs):
+                raise ValueError("its best epoch is none of its epochs")
+            if self.n_updates != len(self.epochs) * self.n_steps:
+                raise ValueError("its updates are not those of its epochs")
+            for number, epoch in enumerate(self.epochs, start=1):
+                _check_epoch(epoch, number)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise damaged(folder, ValueError(reason)) from error
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """What changes in training, by part and name."""
+        parts = {"weights": self._weights(), "best": self.best, "optimizer": self.optimizer.state}
+        return {
+            f"{part}/{name}": tensor
+            for part, named in parts.items()
+            for name, tensor in named.items()
+        }
 
     def _identity(self) -> dict[str, Any]:
         """What a resumed run must share to end like an uninterrupted one."""
@@ -372,6 +383,18 @@ class Run(ABC, Generic[Network]):
             "data": self._data_identity(),
             **self.resume_key,
         }
+
+
+def _forms(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _check_epoch(epoch: Epoch, number: int) -> None:
+    """Refuse an epoch from a file that no training could have had."""
+    figures = [epoch.loss, epoch.seconds]
+    figures += [cost for cost in (epoch.validation_mpr, epoch.validation_cost) if cost is not None]
+    if epoch.number != number or not all(isinstance(figure, float | int) for figure in figures):
+        raise ValueError(f"its epoch {number} is none")
 
 
 class _Run(Run[NumpyNetwork]):

@@ -6,6 +6,7 @@ written over, cut short or hold a forged model. A worker that is restarted finds
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -20,7 +21,7 @@ from cfnade.errors import ArtifactError
 from cfnade.folders import replace_file, replace_folder
 from cfnade.serve.loaded import Stamp
 from cfnade.serve.model_source import RENAME, load, refusal_file, stamp_of
-from cfnade.storage.folder import FILES, MODEL
+from cfnade.storage.folder import FILES, MODEL, check_size, read_description
 from cfnade.storage.untrusted import folder_handle, open_plain
 
 if sys.platform != "win32":
@@ -152,12 +153,22 @@ def try_model(folder: Path, copy: Path) -> None:
 def _copy_files(folder: Path, copy: Path) -> None:
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()
-    if not (folder / MODEL).exists():
-        raise ArtifactError(f"there is no model in {folder} (no {MODEL})")
-    with folder_handle(folder) as handle:
-        for name in (MODEL, *FILES):
-            source = os.fdopen(open_plain(folder / name, handle), "rb")
-            with source, (copy / name).open("wb") as target:
+    with folder_handle(folder) as handle, contextlib.ExitStack() as stack:
+        listed = read_description(folder, handle)["files"]
+        sources = {
+            name: stack.enter_context(os.fdopen(open_plain(folder / name, handle), "rb"))
+            for name in (MODEL, *FILES)
+        }
+        sizes = {name: os.fstat(source.fileno()).st_size for name, source in sources.items()}
+        for name in FILES:  # first: a file may seem larger than the disk
+            check_size(folder / name, sizes[name], listed[name]["bytes"])
+        if (n_bytes := sum(sizes.values())) > (n_free := shutil.disk_usage(copy).free):
+            raise ArtifactError(
+                f"there is no room for a copy of {folder} in {copy.parent}: it has {n_bytes:,} "
+                f"bytes, {n_free:,} are free"
+            )
+        for name, source in sources.items():
+            with (copy / name).open("wb") as target:
                 shutil.copyfileobj(source, target)
 
 

@@ -364,11 +364,21 @@ def _inspect(folder: Path, handle: int | None, *, verify: bool) -> dict[str, Any
 
 def _state(file: mmap.mmap, listed: dict[str, Any], *, verify: bool) -> str:
     """`ok`, `not verified`, or how a file differs from its entry in `model.json`."""
-    if len(file) != listed["bytes"]:
-        return f"size is {len(file):,} bytes instead of {listed['bytes']:,}"
+    if problem := _wrong_size(len(file), listed["bytes"]):
+        return problem
     if not verify:
         return "not verified"
     return "ok" if hashlib.sha256(file).hexdigest() == listed["sha256"] else "checksum differs"
+
+
+def check_size(path: Path, n_bytes: int, listed: int) -> None:
+    """Refuse a file of another size than `model.json` lists."""
+    if problem := _wrong_size(n_bytes, listed):
+        raise _changed(path, problem)
+
+
+def _wrong_size(n_bytes: int, listed: int) -> str | None:
+    return None if n_bytes == listed else f"size is {n_bytes:,} bytes instead of {listed:,}"
 
 
 def _wrong_description(described: dict[str, Any]) -> str | None:

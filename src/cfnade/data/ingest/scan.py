@@ -46,6 +46,9 @@ FLOAT_TYPES = frozenset({"FLOAT", "DOUBLE"})
 FORMATS = dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv")
 FORMATS |= dict.fromkeys((".parquet", ".pq"), "parquet")
 ACCEPTED = ", ".join(FORMATS)
+OFFLINE: dict[str, Any] = {"autoinstall_known_extensions": False}
+"""Settings of every DuckDB: nothing is fetched from the network."""
+
 DELIMITERS = ",;\t|"
 HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
 COLUMN_LIMIT = 10_000
@@ -160,7 +163,7 @@ def _open(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
     config: dict[str, Any] = {
         "threads": available_threads(),
         "temp_directory": folder,
-        "autoinstall_known_extensions": False,  # nothing is fetched from the network
+        **OFFLINE,
     }
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
