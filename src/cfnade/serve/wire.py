@@ -260,6 +260,10 @@ class Item(BaseModel):
 
     item: str | int | float | bool = Field(description="Its id.")
     name: str = Field(description="Its name; the id if it has none.")
+    link: str | None = Field(
+        default=None, description="Address of its page, of http or https; absent if unknown."
+    )
+    image: str | None = Field(default=None, description="Address of its picture, likewise.")
 
 
 class ItemEffect(Item):
@@ -366,6 +370,9 @@ class ModelInfo(BaseModel):
     is_calibrated: bool
     clock: str | None = Field(
         description="What times in a history are: seconds since 1970, a number or an order."
+    )
+    filters: dict[str, list[str]] = Field(
+        description="Values of columns of the items table that have few, to choose from in `only`."
     )
     event_weights: dict[str, float] | None = Field(
         description="Weights of the kinds of events that a history may name."
