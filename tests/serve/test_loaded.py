@@ -18,6 +18,7 @@ from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.model_source import load
 from cfnade.serve.problems import RequestError
 from cfnade.serve.wire import (
+    DISLIKES_EFFORT,
     DialsRequest,
     ExplainRequest,
     Recommendations,
@@ -213,7 +214,7 @@ def test_effort_grows_with_what_is_computed_beyond_the_pass():
     assert RecommendRequest().effort() == 0
     assert RecommendRequest(history=history, n=10).effort() == 3
     asked = RecommendRequest(history=history, disliked=["d"], n=10, explain=True, exclude=["e"])
-    assert asked.effort() == 4 * 10 + 4 + 1
+    assert asked.effort() == 4 * 10 + 4 + 1 + DISLIKES_EFFORT
     assert RecommendRequest(only=["e", "f"]).effort() == 2
     assert RecommendRequest(dials=DialsRequest(popularity=1.0, pin=["a"])).effort() == 0
     diverse = DialsRequest(diversity=0.5, boost={"a": 1.0})

@@ -99,6 +99,10 @@ Values = Category | Annotated[list[Category], Field(max_length=MAX_CATEGORIES, f
 """A value of a column of the items table, or several."""
 
 
+DISLIKES_EFFORT = 1 << 14
+"""Work for the probabilities of a history with dislikes: two passes over all items."""
+
+
 class StrictRequest(BaseModel):
     """Base of all requests: unknown fields and wrong types are errors."""
 
@@ -226,9 +230,10 @@ class RecommendRequest(FilteredRequest, HistoryRequest):
         """Work beyond the pass of the network: effects to compute, ids to look up."""
         n_entries = len(self.history) + len(self.disliked)
         n_effects = n_entries * self.n if self.explain else 0
+        shift = DISLIKES_EFFORT if self.disliked else 0
         n_filtered = len(self.exclude) + len(self.only or ())
         dials = 0 if self.dials is None else self.dials.effort(self.n)
-        return n_effects + n_entries + n_filtered + dials
+        return n_effects + n_entries + n_filtered + dials + shift
 
 
 class BatchRequest(StrictRequest):
