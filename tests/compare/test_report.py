@@ -79,7 +79,7 @@ def report() -> dict[str, Any]:
         "sweep": sweep(),
         "suggestions": [
             Suggestions(
-                "Household 7", "Likes milk.", [Known("Milk", 12, 0.75)],
+                "Household 7", "Likes milk.", [Known("Milk", 12)],
                 [Recommended("Cereal", 0.625, 0.5)],
             )
         ],
@@ -202,7 +202,7 @@ def test_all_text_is_escaped(report: dict[str, Any]) -> None:
             "facts": {NASTY: NASTY},
             "comparison": replace(outcome, dataset=NASTY, results=[nasty, popularity]),
             "suggestions": [
-                Suggestions(NASTY, NASTY, [Known(NASTY, 1, 1)], [Recommended(NASTY, 1, 1)])
+                Suggestions(NASTY, NASTY, [Known(NASTY, 1)], [Recommended(NASTY, 1, 1)])
             ],
         }
     )

@@ -205,11 +205,9 @@ def _for_household(model: ImplicitCFNADE, data: Interactions, row: int) -> Sugge
 def _suggest(
     model: ImplicitCFNADE, data: Interactions, history: CountMatrix, title: str, note: str
 ) -> Suggestions:
-    ratings = model.scorer_.relative_rating.transform(history)
     most_bought = np.argsort(-history.data, kind="stable")[:N_SHOWN]
     shown = [
-        Known(data.item_label(history.indices[i]), float(history.data[i]), float(ratings.data[i]))
-        for i in most_bought
+        Known(data.item_label(history.indices[i]), float(history.data[i])) for i in most_bought
     ]
     ids, _ = model.recommend(0, history, N_SHOWN)
     by_id = dict(zip(model.catalogue_.ids[history.indices], history.data, strict=True))

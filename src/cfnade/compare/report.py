@@ -66,7 +66,6 @@ class Known:
 
     name: str
     count: float
-    relative_rating: float
 
 
 @dataclass(frozen=True)
