@@ -746,7 +746,8 @@ class ImplicitCFNADE:
         Args:
             history: As in `recommend_for`.
             items: Ids of the items; None for all, in the order of the catalogue.
-            disliked: As in `recommend_for`. The curve was fitted on histories without dislikes.
+            disliked: As in `recommend_for`. They do not change the number of items
+                that is expected.
             unknown: What to do about unknown items in the history; `items` must be known.
 
         Returns:

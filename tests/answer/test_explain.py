@@ -29,10 +29,10 @@ def score_of(model, history, item, disliked=None):
 @pytest.mark.parametrize(
     "settings", [{}, {"n_neighbours": 0, "input_scale": "none", "n_layers": 2}]
 )
-def test_effects_equal_really_leaving_the_entry_out(settings):
+@pytest.mark.parametrize("disliked", [{}, {"i5": 8.0, "i9": 2.0}])
+def test_effects_equal_really_leaving_the_entry_out(settings, disliked):
     model = random_model(**settings)
     model.calibrate(*hold_out(random_counts(), share=0.3, rng=0))
-    disliked = {"i5": 8.0, "i9": 2.0}
     explanation = model.explain(HISTORY, "i15", disliked=disliked)
     score = score_of(model, HISTORY, "i15", disliked)
     (probability,) = model.probability(HISTORY, ["i15"], disliked=disliked)
@@ -46,8 +46,28 @@ def test_effects_equal_really_leaving_the_entry_out(settings):
         fewer = {k: v for k, v in disliked.items() if k != effect.item}
         without = score_of(model, less, "i15", fewer)
         assert effect.score == pytest.approx(score - without, abs=1e-5)
-        (without,) = model.probability(less, ["i15"], disliked=fewer)
-        assert effect.probability == pytest.approx(probability - without, abs=1e-6)
+        if not disliked:
+            (without,) = model.probability(less, ["i15"])
+            assert effect.probability == pytest.approx(probability - without, abs=1e-6)
+
+
+def test_the_shift_of_dislikes_stays_while_a_like_is_left_out_and_is_shared_among_dislikes():
+    model = random_model()
+    model.calibrate(*hold_out(random_counts(), share=0.3, rng=0))
+    disliked = {"i5": 8.0, "i9": 2.0}
+    shift = model.answers_.dislike_shift(model.answers_.query(HISTORY, disliked=disliked))
+    explanation = model.explain(HISTORY, "i15", disliked=disliked)
+    assert shift != 0.0
+    for effect in explanation.effects:
+        logit, n_left = explanation.score - effect.score, len(HISTORY) - effect.is_liked
+        left = shift if effect.is_liked else shift / 2
+        without = model.calibrator_.probability(np.array([logit]), n_left, left)[0]
+        assert effect.probability == pytest.approx(explanation.probability - without, abs=1e-6)
+    (alone,) = (e for e in model.explain(HISTORY, "i15", disliked=["i5"]).effects if not e.is_liked)
+    with_it, without = (
+        model.probability(HISTORY, ["i15"], **asked)[0] for asked in ({"disliked": ["i5"]}, {})
+    )
+    assert alone.probability == pytest.approx(with_it - without, abs=1e-6)  # exact
 
 
 def test_there_is_no_probability_without_a_calibrator_or_for_an_item_of_the_history():

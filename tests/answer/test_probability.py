@@ -75,6 +75,18 @@ def test_it_rises_with_the_logit_and_takes_a_batch(rng):
         np.testing.assert_allclose(found[row], expected)
 
 
+def test_a_shift_keeps_the_expected_number_and_the_order(rng):
+    without = rng.normal(-2.0, 3.0, 500)
+    for change in (-8.0, -0.5, 0.0, 4.0):
+        logits = without + change + rng.normal(0.0, 0.3, 500)
+        shift = CURVE.shift_for(logits, without, 9)
+        found = CURVE.probability(logits, 9, shift)
+        assert found.sum() == pytest.approx(CURVE.probability(without, 9).sum(), rel=1e-6)
+        assert (np.argsort(found) == np.argsort(logits)).all()
+    assert CURVE.shift_for(without, without, 9) == pytest.approx(0.0, abs=1e-9)
+    assert CURVE.shift_for(np.empty(0), np.empty(0), 9) == 0.0
+
+
 def test_undoing_the_weighting_is_the_formula_with_constant_confidence():
     p = np.array([0.01, 0.3, 0.9])
     logits = np.log(p / (1 - p))

@@ -119,6 +119,18 @@ def test_disliked_ids_share_the_weight_of_one_unless_the_model_was_trained_with_
     assert trained.query({}, disliked=["i1", "i2"]).confidences.tolist() == [full, full]
 
 
+def test_dislikes_do_not_change_how_many_items_are_expected(answers, rng):
+    for disliked in (["i1"], ["i1", "i4", "i6"]):
+        plain, query = (answers.query({"i2": 3, "i8": 1}, disliked=d) for d in (None, disliked))
+        others = np.setdiff1d(np.arange(N_ITEMS), [*query.liked, *query.disliked])
+        before, after = (answers.probability(q)[others] for q in (plain, query))
+        assert after.sum() == pytest.approx(before.sum(), rel=1e-6)
+        assert not np.allclose(after, before, rtol=1e-3)  # they say which ones
+        trained = replace(answers, reader=HistoryReader(weights={"view": 1.0, "skip": -1.0}))
+        assert answers.dislike_shift(query) != 0.0 == trained.dislike_shift(query)
+    assert answers.dislike_shift(plain) == 0.0
+
+
 def test_without_a_calibrator_there_are_scores_only():
     (answer,) = random_model().answers_.recommend([Query(n=4)])
     assert np.isnan(answer.probabilities).all() and len(answer.scores) == 4

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -60,7 +61,14 @@ def report() -> dict[str, Any]:
     """All that a report is made of."""
     epochs = [Epoch(n, 5.0 - n, 14.0 - n, 1.0) for n in (1, 2, 3)]
     outcome = comparison()
-    first, *others = outcome.results
+    shares = {"cfnade": 0.25, "imf": 0.21, "popularity": 0.15}
+    judged = []
+    for r in outcome.results:
+        metrics = {**r.metrics, "recall@20": shares[r.model]}
+        behind = (0.0, 0.0) if r.model == "cfnade" else (-0.1, -0.01)
+        judged.append(replace(r, metrics=metrics, to_best={**r.to_best, "recall@20": behind}))
+    outcome = replace(outcome, results=judged)
+    first, *others = judged
     counts = Interactions.from_matrix(csr_array([[1.0, 2.0], [5.0, 1.0]]))
     return {
         "lead": "Events became counts.",
@@ -72,7 +80,7 @@ def report() -> dict[str, Any]:
         "sweep": sweep(),
         "suggestions": [
             Suggestions(
-                "Household 7", "Likes milk.", [Known("Milk", 12, 0.75)],
+                "Household 7", "Likes milk.", [Known("Milk", 12)],
                 [Recommended("Cereal", 0.625, 0.5)],
             )
         ],
@@ -82,17 +90,45 @@ def report() -> dict[str, Any]:
 
 def test_the_report_has_its_sections_in_order(report: dict[str, Any]) -> None:
     headings = Page(render(**report)).headings
-    assert headings[0] == ("h1", "CF-NADE on a year of grocery purchases")
+    answer = "In a list of 20, CF-NADE finds 25 of 100 hidden purchases; IMF 21, Popularity 15."
+    assert headings[0] == ("h1", answer)
     assert [text for level, text in headings if level == "h2"] == [
-        "What was run",
-        "Figure 1: one count, two meanings",
+        "What it recommends",
+        "Figures",
+        "Method",
+    ]
+    assert [text for level, text in headings if level == "h3"] == [
+        "Household 7",
         "Comparison",
         "How well the probabilities hold",
+        "Figure 1: one count, two meanings",
         "Figure 2: MPR against alpha",
-        "Recommendations",
         "Training of CF-NADE",
-        "How to read MPR",
     ]
+
+
+def test_the_answer_says_what_is_found_and_whether_chance_decides(report: dict[str, Any]) -> None:
+    html = render(**report)
+    text = Page(html).text
+    for shown in ("25.0", "20.0 to 30.0", "The lead of CF-NADE is significant.", "by chance find"):
+        assert shown in text
+    assert 0 < text.index("is significant") < text.index("Household 7") < text.index("MPR")
+    assert re.findall(r'<i style="width:([\d.]+)%"></i>', html)[:3] == ["100.0", "84.0", "60.0"]
+
+
+def test_the_report_has_the_colours_and_type_of_the_page_of_the_service() -> None:
+    page = files("cfnade.serve").joinpath("page/style.css").read_text("utf-8")
+    own = files("cfnade.compare").joinpath("report.html").read_text("utf-8")
+    for name in ("paper", "card", "ink", "soft", "line", "wash", "accent", "accent-ink"):
+        (color,) = re.findall(rf"--{name}: (light-dark\(.*\));", page)
+        assert f"--{name}: {color};" in own, name
+    (font,) = re.findall(r"font: (16px.*);", page)
+    assert f"font: {font};" in own
+
+
+def test_the_report_prints_on_white_without_breaking_figures(report: dict[str, Any]) -> None:
+    printed = render(**report).split("@media print", 1)[1]
+    assert "color-scheme: light" in printed and "break-inside: avoid" in printed
 
 
 def test_every_figure_of_the_table_is_there(report: dict[str, Any]) -> None:
@@ -123,7 +159,7 @@ def test_the_mean_place_is_one_among_the_items_that_are_ranked(report: dict[str,
     outcome = replace(report["comparison"], n_users=10, n_items=300, n_pairs=1500)
     judged = replace(outcome, protocol={**outcome.protocol, "n_test_pairs": 500})
     text = Page(render(**{**report, "comparison": judged})).text
-    assert "With 200 " in text and f"place {round(0.124 * 200)} " in text
+    assert "with 200 product types" in text and f"place {round(0.124 * 200)} " in text
 
 
 def test_the_best_is_in_bold(report: dict[str, Any]) -> None:
@@ -167,7 +203,7 @@ def test_all_text_is_escaped(report: dict[str, Any]) -> None:
             "facts": {NASTY: NASTY},
             "comparison": replace(outcome, dataset=NASTY, results=[nasty, popularity]),
             "suggestions": [
-                Suggestions(NASTY, NASTY, [Known(NASTY, 1, 1)], [Recommended(NASTY, 1, 1)])
+                Suggestions(NASTY, NASTY, [Known(NASTY, 1)], [Recommended(NASTY, 1, 1)])
             ],
         }
     )
@@ -193,13 +229,14 @@ def test_ids_are_unique_on_the_page(report: dict[str, Any]) -> None:
 
 def test_the_page_suits_phones_and_the_dark(report: dict[str, Any]) -> None:
     html = render(**report)
-    assert "prefers-color-scheme: dark" in html
+    assert "color-scheme: light dark" in html and "light-dark(" in html
     assert any(a.get("name") == "viewport" for a in Page(html).of("meta"))
 
 
 def test_recommendations_are_shown_by_name(report: dict[str, Any]) -> None:
     text = Page(render(**report)).text
-    for shown in ("Household 7", "Milk", "0.75", "Cereal", "62.5%", "50%"):
+    times = "\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}12"
+    for shown in ("Household 7", "Milk", times, "Cereal", "62.5%", "50%"):
         assert shown in text
 
 
@@ -215,7 +252,7 @@ def test_the_same_report_gives_the_same_page(report: dict[str, Any]) -> None:
 def test_how_well_probabilities_hold_is_shown(report: dict[str, Any]) -> None:
     text = Page(render(**report)).text
     for shown in (
-        "40,000 pairs of a tested user",
+        "40,000 pairs of a tested household",
         "0.210%",
         "Weighting undone",
         "0.410000",

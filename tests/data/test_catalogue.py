@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
@@ -216,3 +217,15 @@ def test_names_alone_add_no_items():
 def test_items_are_chosen_by_features_only_where_there_are_any():
     with pytest.raises(DataError, match="items' genre: the model was fitted without an items"):
         Catalogue(np.array([10, 20])).with_features({"genre": "War"})
+
+
+def test_addresses_stay_with_their_items_and_a_later_table_replaces_them():
+    url = "https://e.example/a"
+    items = pd.DataFrame({"item": ["a", "c"], "kind": ["x", "x"], "url": [url, url]})
+    catalogue = Catalogue(np.array(["a", "b"], dtype=object)).described(read_items(items))
+    assert catalogue.ids.tolist() == ["a", "b", "c"]
+    assert catalogue.addresses == {"link": {0: url, 2: url}}
+    later = read_items(pd.DataFrame({"item": ["a"], "url": ["https://e.example/new"]}))
+    assert catalogue.described(later).addresses["link"][0] == "https://e.example/new"
+    grown, _ = catalogue.grown(table(np.array(["b", "d"], dtype=object)))
+    assert len(grown) == 4 and grown.addresses == catalogue.addresses

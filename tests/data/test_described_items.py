@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cfnade.data.described_items import DescribedItems
@@ -32,3 +34,12 @@ def test_ids_of_different_types_are_compared_as_text():
     )
     assert len(both.ids) == 3
     assert both.features.of(1) == {"kind": ["film"], "tag": ["sea"]}
+
+
+def test_addresses_of_two_tables_are_joined_and_those_of_the_first_stay():
+    first = replace(
+        table(["a"], "kind", ["film"]), addresses={"link": {"a": "https://x.example/a"}}
+    )
+    more = {"link": {"a": "https://y.example/a", "b": "https://y.example/b"}}
+    both = first.followed_by(replace(table(["a", "b"], "tag", ["x", "x"]), addresses=more))
+    assert both.addresses["link"] == {"a": "https://x.example/a", "b": "https://y.example/b"}

@@ -12,12 +12,13 @@ from scipy.sparse import csr_array
 from cfnade import Dials, ImplicitCFNADE
 from cfnade.answer.explain import N_REASONS
 from cfnade.answer.recommend import N_BINS
-from cfnade.data.item_features import ItemFeatures
+from cfnade.data.item_features import Entries, ItemFeatures
 from cfnade.data.splitting import hold_out
 from cfnade.serve.loaded import LoadedModel
 from cfnade.serve.model_source import load
 from cfnade.serve.problems import RequestError
 from cfnade.serve.wire import (
+    DISLIKES_EFFORT,
     DialsRequest,
     ExplainRequest,
     Recommendations,
@@ -213,7 +214,7 @@ def test_effort_grows_with_what_is_computed_beyond_the_pass():
     assert RecommendRequest().effort() == 0
     assert RecommendRequest(history=history, n=10).effort() == 3
     asked = RecommendRequest(history=history, disliked=["d"], n=10, explain=True, exclude=["e"])
-    assert asked.effort() == 4 * 10 + 4 + 1
+    assert asked.effort() == 4 * 10 + 4 + 1 + DISLIKES_EFFORT
     assert RecommendRequest(only=["e", "f"]).effort() == 2
     assert RecommendRequest(dials=DialsRequest(popularity=1.0, pin=["a"])).effort() == 0
     diverse = DialsRequest(diversity=0.5, boost={"a": 1.0})
@@ -350,3 +351,36 @@ def test_reasons_name_what_items_have_in_common(with_genres, loaded):
             assert reason["shared"] == ({"genre": ["Drama"]} if is_drama else {})
     (plain,) = loaded.recommend([request])
     assert not any("shared" in r for e in plain["recommendations"] for r in e["because"])
+
+
+def test_items_have_the_addresses_that_are_known_and_the_policy_names_their_hosts(loaded):
+    def with_images(images):
+        catalogue = replace(
+            loaded.model.catalogue_, addresses={"link": {2: "https://a.example"}, "image": images}
+        )
+        model = ImplicitCFNADE.load(KEPT)
+        model.catalogue_ = catalogue
+        return replace(loaded, model=model)
+
+    some = with_images(
+        {0: "https://b.example/0", 2: "https://b.example/2", 3: "http://c.example/3"}
+    )
+    assert "link" not in some.items[0] and some.items[0]["image"] == "https://b.example/0"
+    assert some.items[2]["link"] == "https://a.example"
+    assert some.image_sources == "http://c.example https://b.example"
+    many = with_images({k: f"https://host-{k}.example/" for k in range(21)})
+    assert many.image_sources == "https:"
+    assert loaded.image_sources == "" and loaded.filters == {}
+
+
+def test_filters_are_columns_of_few_categories(loaded):
+    columns = {
+        "genre": Entries(range(12), ["drama", "comedy", "war"] * 4, np.ones(12)),
+        "plot": Entries(range(12), ["ship", "love"] * 6, np.ones(12)),
+        "same": Entries(range(12), ["x"] * 12, np.ones(12)),
+    }
+    forms = {"genre": "values", "plot": "words", "same": "values"}
+    model = ImplicitCFNADE.load(KEPT)
+    features = ItemFeatures.from_entries(12, columns, forms)
+    model.catalogue_ = replace(model.catalogue_, features=features)
+    assert replace(loaded, model=model).filters == {"genre": ["comedy", "drama", "war"]}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
 import socket
+from dataclasses import replace
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from cfnade import ImplicitCFNADE, hold_out
+from cfnade.data.item_features import Entries, ItemFeatures
+from cfnade.storage.folder import load_artifact, save_artifact
 from tests.serve.running import running
 from tests.storage.saved import KEPT
 
@@ -25,6 +30,9 @@ QUIET = [
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
 MOST_MS = 30_000  # of any wait: a loaded machine is slow, and passing does not take longer
 
 
@@ -46,11 +54,11 @@ class Page:
     def __init__(self, page):
         self.page = page
 
-    def items(self):
-        return self.page.locator("#list > li .row .name").all_inner_texts()
+    def items(self, end=""):
+        return self.page.locator(f"#list{end} > li .row .name").all_inner_texts()
 
-    def history(self):
-        return self.page.locator("#entries .name").all_inner_texts()
+    def history(self, end=""):
+        return self.page.locator(f"#entries{end} .name").all_inner_texts()
 
     def value(self, place):
         return self.page.locator("#list .value").nth(place).inner_text()
@@ -62,6 +70,10 @@ class Page:
         self.page.wait_for_function(
             "before => Number(document.body.dataset.answers ?? 0) > before", arg=before
         )
+
+    def reload(self):
+        self.page.reload()
+        expect(self.page.locator("body[data-answers]")).to_be_attached()
 
     def add(self, words):
         self.page.fill("#search", words)
@@ -75,7 +87,7 @@ def open_page(browser, service):
     """Opens the page; at the end no error was logged and no other host was asked."""
     contexts, faults = [], []
 
-    def open_page(url=f"{service.url}/", viewport=DESK, is_faulty=False, **options):
+    def open_page(url=f"{service.url}/", viewport=DESK, is_faulty=False, hosts=(), **options):
         context = browser.new_context(viewport=viewport, **options)
         contexts.append(context)
         page = context.new_page()
@@ -83,10 +95,13 @@ def open_page(browser, service):
         if not is_faulty:
             page.on("console", lambda m: m.type == "error" and faults.append(m.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "request",
-            lambda r: r.url.startswith(url.split("#")[0]) or faults.append(f"asked {r.url}"),
-        )
+        own = (url.split("#")[0], *hosts)
+        page.on("request", lambda r: r.url.startswith(own) or faults.append(f"asked {r.url}"))
+        page.on("dialog", lambda dialog: faults.append(f"asked: {dialog.message}"))
+        for host in hosts:
+            page.route(
+                f"{host}*", lambda route: route.fulfill(body=PIXEL, content_type="image/png")
+            )
         page.goto(url)
         expect(page.locator("body[data-answers], #notice:visible").first).to_be_attached()
         return Page(page)
@@ -337,7 +352,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page):
     page.page.locator("#list .row").first.tap()
     expect(page.page.locator(".chip.similar").first).to_be_visible()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    history, below = (page.page.locator(s).bounding_box() for s in ("section.history", "#next"))
+    history, below = (page.page.locator(s).bounding_box() for s in ("#person", "#next"))
     assert below["y"] >= history["y"] + history["height"]
     small = page.page.evaluate(
         "[...document.querySelectorAll('.entries button, .chip, .dial input')]"
@@ -441,10 +456,10 @@ def test_a_change_made_while_a_link_is_restored_is_not_undone(open_page):
 
 def test_signs_and_colours_are_those_of_the_value_that_is_shown(open_page, service):
     """A longer history can lower the probability of an item although its score rises."""
-    page = open_page()
+    page = open_page()  # not calibrated: the answers are made so
 
     def calibrated(route):
-        answer = route.fetch().json()
+        answer = route.fetch().json() | {"is_calibrated": True}
         for entry in answer.get("recommendations", []):
             entry["probability"] = 0.1
             for reason in entry["because"]:
@@ -455,7 +470,8 @@ def test_signs_and_colours_are_those_of_the_value_that_is_shown(open_page, servi
                 effect["probability"] = -0.01 if effect["score"] > 0 else 0.01
         route.fulfill(json=answer)
 
-    page.page.route(re.compile("/v1/(recommend|explain)$"), calibrated)
+    page.page.route(re.compile("/v1/(model|recommend|explain)$"), calibrated)
+    page.reload()
     page.add("Film número 0")
     assert page.page.locator(".because").count() == 0
     page.page.locator("#list .row").first.click()
@@ -470,7 +486,7 @@ def test_items_of_the_history_are_explained_as_repeats_and_have_no_probability(o
     page = open_page()
 
     def repeated(route):
-        answer = route.fetch().json()
+        answer = route.fetch().json() | {"is_calibrated": True}
         for place, entry in enumerate(answer.get("recommendations", [])):
             entry["probability"] = None if place == 0 else 0.1
         if "effects" in answer:
@@ -478,12 +494,13 @@ def test_items_of_the_history_are_explained_as_repeats_and_have_no_probability(o
             answer |= {"in_history": True, "repeat": parts}
         route.fulfill(json=answer)
 
-    page.page.route(re.compile("/v1/(recommend|explain)$"), repeated)
+    page.page.route(re.compile("/v1/(model|recommend|explain)$"), repeated)
+    page.reload()
     page.add("Film número 0")
     expect(page.page.locator("#scale")).to_have_text(
-        "score: items of the history have no probability"
+        "probability, a full bar is 10 %; items of the history have none"
     )
-    assert "%" not in page.value(1)
+    assert page.value(0) == "repeat" and page.value(1) == "10.0 %"  # each means what it did before
     page.page.locator("#list .row").first.click()
     told = page.page.locator(".detail p").first
     expect(told).to_contain_text("+0.5 for a count of 2.5")
@@ -505,6 +522,219 @@ def test_a_calibrated_model_shows_probabilities_and_another_scores(open_page, tm
         page.answered(page.page.get_by_label("Film número 0 is disliked").click)
         best = service.post("/v1/recommend", {"disliked": ["film-0"]}).json["recommendations"][0]
         assert page.value(0) == f"{100 * best['probability']:.1f} %"
+
+
+@pytest.fixture(scope="module")
+def catalogued(tmp_path_factory):
+    """A service with probabilities, links, pictures and categories."""
+    folder = tmp_path_factory.mktemp("catalogued")
+    counts = csr_array((np.random.default_rng(0).random((200, 12)) < 0.4).astype(float))
+    ImplicitCFNADE.load(KEPT).calibrate(*hold_out(counts, share=0.3, rng=0)).save(folder / "films")
+    artifact = load_artifact(folder / "films")
+    genres = Entries(
+        range(12), [("drama", "comedy", "a&b=<i>")[k % 3] for k in range(12)], [1] * 12
+    )
+    catalogue = replace(
+        artifact.catalogue,
+        features=ItemFeatures.from_entries(12, {"genre": genres}, {"genre": "values"}),
+        addresses={
+            "link": {k: f"https://films.example/{k}?a=1&b" for k in range(12)},
+            "image": {k: f"https://pictures.example/{k}.png" for k in range(0, 12, 2)},
+        },
+    )
+    save_artifact(replace(artifact, catalogue=catalogue), folder / "films")
+    with running(folder / "films", folder / "log.txt") as service:
+        yield service
+
+
+PICTURES = ("https://pictures.example/",)
+
+
+def test_a_dislike_never_changes_what_the_numbers_mean(open_page, catalogued):
+    page = open_page(f"{catalogued.url}/", hosts=PICTURES)
+    page.add("Film número 0")
+    page.add("Film número 4")
+    for label in ("Film número 0 is disliked", "Film número 4 is disliked"):
+        page.answered(page.page.get_by_label(label).click)
+        assert all(re.fullmatch(r"\d+\.\d+ %", page.value(place)) for place in range(10))
+        expect(page.page.locator("#scale")).to_contain_text("probability, a full bar is")
+        expect(page.page.locator("#scale")).to_contain_text("dislikes included, same calibration")
+    asked = {"disliked": ["film-0", "film-4"]}
+    best = catalogued.post("/v1/recommend", asked).json["recommendations"][0]
+    assert page.value(0) == f"{100 * best['probability']:.1f} %"
+    page.page.locator("#list .row").first.click()
+    expect(page.page.locator(".effects .name")).to_have_count(2)
+    expect(page.page.locator(".detail h3").first).to_have_text("Effect of each entry, in points")
+
+
+def test_items_have_their_links_and_pictures(open_page, catalogued):
+    page = open_page(f"{catalogued.url}/#h=1*film-0", hosts=PICTURES)
+    row = page.page.locator("#list > li").first
+    number = int(row.get_attribute("data-id").removeprefix("film-"))
+    link = row.locator("a")
+    assert link.get_attribute("href") == f"https://films.example/{number}?a=1&b"
+    assert link.get_attribute("target") == "_blank"
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    assert link.get_attribute("aria-label") == f"Open the page of {page.items()[0]} in a new tab"
+    found = page.page.locator("#list img")
+    shown = [
+        int(i.removeprefix("film-"))
+        for i in page.page.locator("#list > li:has(img)").evaluate_all(
+            "rows => rows.map((row) => row.dataset.id)"
+        )
+    ]
+    assert shown and all(k % 2 == 0 for k in shown)
+    image = found.first
+    for name, value in {"loading": "lazy", "referrerpolicy": "no-referrer", "alt": ""}.items():
+        assert image.get_attribute(name) == value
+    page.page.wait_for_function("document.querySelector('#list img').naturalWidth === 1")
+    assert page.page.locator("#entries img").count() == 1  # film-0
+
+
+def test_a_picture_that_does_not_load_goes_away(open_page, catalogued):
+    page = open_page(f"{catalogued.url}/", is_faulty=True, hosts=PICTURES)
+    page.page.route("https://pictures.example/*", lambda route: route.abort())
+    page.reload()
+    expect(page.page.locator("#list img")).to_have_count(0)
+    assert len(page.items()) == 10
+
+
+def test_filters_choose_by_category_and_live_in_the_link(open_page, catalogued):
+    page = open_page(f"{catalogued.url}/", hosts=PICTURES)
+    choice = page.page.get_by_label("Only genre")
+    assert choice.locator("option").all_inner_texts() == ["all", "a&b=<i>", "comedy", "drama"]
+    page.answered(lambda: choice.select_option("a&b=<i>"))
+    found = {f"Film número {k}" for k in (2, 5, 8, 11)}
+    assert set(page.items()) == found
+    again = open_page(page.page.url, hosts=PICTURES)
+    assert (
+        again.items() == page.items()
+        and again.page.get_by_label("Only genre").input_value() == "a&b=<i>"
+    )
+    page.answered(page.page.locator("#reset").click)
+    assert len(page.items()) == 10 and "f=" not in page.page.url
+    lost = open_page(f"{catalogued.url}/#f=genre*gone", hosts=PICTURES)
+    expect(lost.page.locator("#notice")).to_contain_text(
+        "1 filter of this link is not in this model"
+    )
+    assert len(lost.items()) == 10
+
+
+def test_two_histories_stand_side_by_side(open_page, catalogued):
+    page = open_page(f"{catalogued.url}/", hosts=PICTURES)
+    page.add("Film número 0")
+    page.answered(page.page.get_by_role("button", name="Compare two").click)
+    assert page.history() == page.history("-2") == ["Film número 0"]  # begins as a copy
+    assert page.items() == page.items("-2")
+    second = page.page.get_by_role("region", name="Person B")
+    page.answered(second.get_by_label("Film número 0 is disliked").click)
+    page.page.fill("#search-2", "Film número 4")
+    option = page.page.locator("#found-2 [role=option]").first
+    expect(option).to_contain_text("Film número 4")
+    page.answered(option.click)
+    assert page.history() == ["Film número 0"]
+    assert page.history("-2") == ["Film número 0", "Film número 4"]
+    for end, asked in {
+        "": {"history": {"film-0": 1}},
+        "-2": {"history": {"film-4": 1}, "disliked": ["film-0"]},
+    }.items():
+        told = catalogued.post("/v1/recommend", asked).json["recommendations"]
+        assert page.items(end) == [entry["name"] for entry in told]
+    # A full bar is the same on both sides.
+    percents = [
+        float(text.split()[0]) for text in page.page.locator(".list .value").all_inner_texts()
+    ]
+    widths = page.page.locator(".list .bar i").evaluate_all(
+        "bars => bars.map((b) => parseFloat(b.style.width))"
+    )
+    full = [width / percent for width, percent in zip(widths, percents, strict=True) if percent > 1]
+    assert max(full) / min(full) < 1.1
+    shared = set(page.items()) & set(page.items("-2"))
+    expect(page.page.locator("#in-common")).to_contain_text(
+        f"{len(shared)} of 10 are in both lists"
+    )
+    assert page.page.locator("#list .also").count() == len(shared)
+    first, other = (page.page.locator(f"#one-list{end}").bounding_box() for end in ("", "-2"))
+    assert first["y"] == other["y"] and other["x"] >= first["x"] + first["width"]
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
+
+    again = open_page(page.page.url, hosts=PICTURES)
+    assert again.history("-2") == page.history("-2")
+    assert [again.items(end) for end in ("", "-2")] == [page.items(end) for end in ("", "-2")]
+    again.page.locator("#list-2 .row").first.click()
+    expect(again.page.locator("#list-2 .effects li")).to_have_count(2)
+    again.answered(again.page.locator("#list-2 .detail button", has_text="They had it").click)
+    assert len(again.history("-2")) == 3 and again.history() == ["Film número 0"]
+    again.answered(again.page.get_by_role("button", name="Back to one").click)
+    assert "two" not in again.page.url and again.history() == ["Film número 0"]
+    expect(again.page.locator("#person-2")).to_be_hidden()
+
+    phone = open_page(page.page.url, viewport=PHONE, hosts=PICTURES)
+    assert phone.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_a_copied_link_shows_the_same_to_the_next_person(open_page, catalogued):
+    page = open_page(
+        f"{catalogued.url}/", hosts=PICTURES, permissions=["clipboard-read", "clipboard-write"]
+    )
+    page.add("Film número 0")
+    page.add("Film número 3")
+    page.answered(page.page.get_by_label("Film número 3 is disliked").click)
+    page.answered(page.page.get_by_role("button", name="Compare two").click)
+    page.answered(lambda: page.page.locator("#diversity").fill("0.5"))
+    page.answered(lambda: page.page.get_by_label("Only genre").select_option("drama"))
+    page.page.locator("#list .row").nth(1).click()
+    page.answered(page.page.locator("#list .detail button", has_text="Pin on top").click)
+    page.page.locator("#link").click()
+    expect(page.page.locator("#link")).to_have_text("Copied")
+    copied = page.page.evaluate("navigator.clipboard.readText()")
+    assert f"m={catalogued.version()}" in copied
+    again = open_page(copied, hosts=PICTURES)  # another browser profile
+    expect(again.page.locator("#notice")).to_be_hidden()
+    for read in ("items", "history"):
+        for end in ("", "-2"):
+            assert getattr(again, read)(end) == getattr(page, read)(end) != []
+    values = [tab.page.locator(".list .value").all_inner_texts() for tab in (again, page)]
+    assert values[0] == values[1]
+    assert again.page.locator("#list .rank.pinned").count() == 1
+    old = open_page(copied.replace(catalogued.version(), "0123abcd"), hosts=PICTURES)
+    expect(old.page.locator("#notice")).to_contain_text("another version of the model")
+    assert old.items() == page.items()
+
+
+def test_nothing_in_a_link_is_run_or_loaded(open_page, catalogued):
+    nasty = ["<img src=x onerror=alert(1)>", "javascript:alert(1)", '"><script>alert(1)</script>',
+             "__proto__", "constructor", "https://elsewhere.example/x.js"]  # fmt: skip
+    forms = {"h": "1*", "d": "", "h2": "1*", "t": "", "f": "genre*", "m": "", "two": ""}
+    parts = [f"{key}={quote(f'{count}{text}')}" for text in nasty
+             for key, count in forms.items()]  # fmt: skip
+    page = open_page(
+        f"{catalogued.url}/#h=1*film-0&two=1&p=1e999&v=NaN&{'&'.join(parts)}", hosts=PICTURES
+    )
+    assert page.history() == ["Film número 0"] and len(page.items()) == 10
+    expect(page.page.locator("#notice")).to_contain_text("are not in this model")
+    assert page.page.locator("main script, img[src='x'], [onerror]").count() == 0
+    assert page.page.evaluate("({}).count") is None
+
+
+def test_a_link_that_is_too_long_is_neither_read_nor_made(open_page, service):
+    page = open_page(f"{service.url}/#{'&'.join(['h=1*film-0'] * 900)}")
+    expect(page.page.locator("#notice")).to_contain_text("This link is too long")
+    assert page.history() == []
+    page.page.evaluate("location.hash = 'h=1*film-0'")
+    expect(page.page.locator("#entries li")).to_have_count(1)
+    count = f"1.{'0' * 8000}1"
+    found = page.page.evaluate(
+        "async (count) => { const { toLink, isTooLong } = await import('/page/link.js');"
+        "const { History } = await import('/page/history.js');"
+        "const { Dials } = await import('/page/dials.js');"
+        "const { Filters } = await import('/page/filters.js');"
+        "const h = new History(); h.add({ item: 'x', name: 'x' });"
+        "h.entries.get('x').count = count;"
+        "return isTooLong(toLink([h], new Dials(), new Filters())); }",
+        count,
+    )
+    assert found is True
 
 
 def test_everything_has_a_name_for_a_screen_reader(open_page):

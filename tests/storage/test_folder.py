@@ -472,3 +472,16 @@ def test_a_forged_trend_is_refused(artifact, tmp_path, forged, reason):
     network.weights = weights
     with pytest.raises(ArtifactError, match=reason):
         save_artifact(replace(artifact, network=network), tmp_path / "another")
+
+
+def test_addresses_are_kept_and_forged_ones_are_refused(artifact, tmp_path):
+    addresses = {"link": {1: "https://a.example/1"}, "image": {0: "http://b.example/0.png"}}
+    catalogue = replace(artifact.catalogue, addresses=addresses)
+    save_artifact(replace(artifact, catalogue=catalogue), tmp_path / "model")
+    assert load_artifact(tmp_path / "model").catalogue.addresses == addresses
+    items = json.loads((tmp_path / "model/items.json").read_text())
+    for forged in (["javascript:alert(1)"] * 9, [1] * 9, [None], {"0": None}, None):
+        (tmp_path / "model/items.json").write_text(json.dumps({**items, "links": forged}))
+        seal(tmp_path / "model")
+        with pytest.raises(ArtifactError, match="address"):
+            load_artifact(tmp_path / "model")

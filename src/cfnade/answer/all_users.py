@@ -105,6 +105,7 @@ def recommend_all(
             include_seen=include_seen,
             reranking=reranking,
             quick=quick,
+            shifts=answers.dislike_shifts(ratings),
         )
         return rows.stop, found._replace(row=found.row + rows.start)
 

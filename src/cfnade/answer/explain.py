@@ -182,11 +182,13 @@ def effects(
     disliked: csr_array | None = None,
     features: ItemFeatures | None = None,
     counts: NDArray[np.floating] | None = None,
+    shift: float = 0.0,
 ) -> EffectTable:
     """Compute the exact effect of each entry; see `logits_without_each` for the arguments.
 
     `features` name what entries and items have in common. `counts` of the likes, (n_liked,), are
-    needed to explain items of the history.
+    needed to explain items of the history. `shift` is what the dislikes add to the log odds of
+    probabilities; each has an equal part in it.
     """
     logits = logits_without_each(network, ratings, items, disliked)
     scores, without = logits[0], logits[1:]
@@ -207,10 +209,15 @@ def effects(
         probabilities = np.full(scores.shape, np.nan)
         on_probabilities = np.full(without.shape, np.nan)
     else:
-        n_left = n_liked - (np.arange(len(entries)) < n_liked)  # likes, (n_entries,)
-        probabilities = calibrator.probability(scores, n_liked)
+        is_like = np.arange(len(entries)) < n_liked  # (n_entries,)
+        n_left = n_liked - is_like
+        n_disliked = max(len(entries) - n_liked, 1)
+        shift_left = np.where(is_like, shift, shift * (n_disliked - 1) / n_disliked)
+        probabilities = calibrator.probability(scores, n_liked, shift)
         probabilities[in_history] = np.nan
-        on_probabilities = probabilities - calibrator.probability(without, n_left[:, None])
+        on_probabilities = probabilities - calibrator.probability(
+            without, n_left[:, None], shift_left[:, None]
+        )
     return EffectTable(
         entries=entries,
         n_liked=n_liked,

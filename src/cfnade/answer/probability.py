@@ -38,6 +38,7 @@ _MOST_KNOTS = 100  # a fit makes five; every item needs room for all of them
 _LARGEST = 1e12  # larger numbers are errors
 _BLOCK_BYTES = 1 << 22  # of scores to compute at once
 _LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
+_NEWTON_STEPS = 12
 _RIDGE = 1.0  # pulls the slopes to 1, the odds as they are, with the strength of a few pairs
 
 
@@ -69,20 +70,52 @@ class Calibrator:
     """Mean confidence of the likes (c): factor of training on their odds."""
 
     def probability(
-        self, logits: NDArray[np.floating], n_history: NDArray[np.integer] | int
+        self,
+        logits: NDArray[np.floating],
+        n_history: NDArray[np.integer] | int,
+        shift: NDArray[np.floating] | float = 0.0,
     ) -> NDArray[np.float64]:
         """Probability that each item is among those held out.
 
         Args:
             logits: Scores of items that are not in the history, any shape.
             n_history: Number of items in the history, of a shape that fits.
+            shift: What dislikes add to the log odds, see `shift_for`; of a shape that fits.
 
         Returns:
             In (0, 1), of the shape of the logits.
         """
+        return np.asarray(expit(self._log_odds(logits, n_history) + shift))
+
+    def shift_for(
+        self, logits: NDArray[np.floating], without: NDArray[np.floating], n_history: int
+    ) -> float:
+        """What to add to the log odds so that dislikes do not change the number of items to come.
+
+        The curve was fitted on histories of likes. A dislike says which items are wanted less, not
+        that fewer are wanted; but it moves all scores (docs/decisions/0043).
+
+        Args:
+            logits: Of the items that are neither liked nor disliked, with the dislikes, (n,).
+            without: Of the same items without the dislikes, (n,).
+            n_history: Number of liked items.
+        """
+        wanted = float(self.probability(without, n_history).sum())
+        log_odds, shift = self._log_odds(logits, n_history), 0.0
+        for _ in range(_NEWTON_STEPS):
+            chance = expit(log_odds + shift)
+            slope = float(chance @ (1.0 - chance))
+            if slope <= 0.0:
+                break
+            shift += float(np.clip((wanted - chance.sum()) / slope, -1.0, 1.0))
+        return shift
+
+    def _log_odds(
+        self, logits: NDArray[np.floating], n_history: NDArray[np.integer] | int
+    ) -> NDArray[np.float64]:
         length = np.clip(n_history, self.shortest_history, self.longest_history)
         curve = _pieces(np.asarray(logits, dtype=np.float64), self.knots) @ np.array(self.slopes)
-        return np.asarray(expit(self.intercept + curve + self.history_slope * np.log(length)))
+        return np.asarray(self.intercept + curve + self.history_slope * np.log(length))
 
     def unweighted(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
         """Only the weighting of likes undone: `p / (p + c (1 - p))` with c the mean confidence."""

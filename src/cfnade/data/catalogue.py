@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from cfnade.checks import check_choice
+from cfnade.data.addresses import KINDS
 from cfnade.data.described_items import DescribedItems
 from cfnade.data.interactions import (
     CountMatrix,
@@ -48,6 +49,9 @@ class Catalogue:
 
     features: ItemFeatures | None = None
     """What is known about the items, (n_items, n_features), if anything is."""
+
+    addresses: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Safe addresses by what they lead to (`addresses.KINDS`) and by column, where known."""
 
     def __post_init__(self) -> None:
         if self.features is not None and self.features.n_items != len(self.ids):
@@ -209,14 +213,15 @@ class Catalogue:
             if len(set(ids.tolist())) < len(ids):
                 raise DataError("item ids must be distinct; one occurs more than once")
             features = None if self.features is None else self.features.grown(len(ids))
-            catalogue = Catalogue(ids, self._grown_names(data, column_of, ids), features)
+            names = self._grown_names(data, column_of, ids)
+            catalogue = replace(self, ids=ids, names=names, features=features)
         return catalogue, _in_columns(data.counts, column_of, len(catalogue))
 
     def described(self, table: DescribedItems) -> Catalogue:
         """Add what a table says about items, and the items that only the table has.
 
-        Rows of the table replace what was known about their items. A known item keeps its column
-        and name.
+        Rows of the table replace what was known about their items, and their addresses. A known
+        item keeps its column and name.
 
         Raises:
             DataError: If nothing is known about any item of the data, or ids cannot take the known
@@ -231,7 +236,8 @@ class Catalogue:
                 f"{self.ids[:1].tolist()[0]!r}; write both alike"
             )
         if table.features.n_features == 0:  # names alone say nothing about unknown items
-            return replace(self, names=self._described_names(table, places, self.ids))
+            names = self._described_names(table, places, self.ids)
+            return replace(self, names=names, addresses=self._described_addresses(table, places))
         places[is_new] = len(self) + np.arange(np.count_nonzero(is_new))
         ids = append_ids(self.ids, table.ids[is_new]) if is_new.any() else self.ids
         parts = [(places, table.features)]
@@ -240,7 +246,23 @@ class Catalogue:
             kept[places[places < len(self)]] = -1
             parts.insert(0, (kept, self.features))
         features = ItemFeatures.joined(len(ids), parts)
-        return Catalogue(ids, self._described_names(table, places, ids), features)
+        names, addresses = (
+            self._described_names(table, places, ids),
+            self._described_addresses(table, places),
+        )
+        return Catalogue(ids, names, features, addresses)
+
+    def _described_addresses(
+        self, table: DescribedItems, places: NDArray[np.intp]
+    ) -> dict[str, dict[int, str]]:
+        """Own addresses, and those of the table in their place."""
+        pairs = list(zip(table.ids.tolist(), places.tolist(), strict=True))
+        found = {}
+        for kind in KINDS:
+            theirs = table.addresses.get(kind, {})
+            new = {place: theirs[item] for item, place in pairs if place >= 0 and item in theirs}
+            found[kind] = {**self.addresses.get(kind, {}), **new}
+        return {kind: by_column for kind, by_column in found.items() if by_column}
 
     def _described_names(
         self, table: DescribedItems, places: NDArray[np.intp], ids: NDArray[Any]

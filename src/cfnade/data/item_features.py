@@ -15,6 +15,9 @@ from scipy.sparse import csc_array, csr_array
 
 from cfnade.errors import DataError, n_of
 
+WORDS = "words"
+"""Form of a column of text."""
+
 MOST_SHARED = 5
 """Values to name of those that two items have in common."""
 

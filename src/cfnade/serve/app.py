@@ -130,6 +130,7 @@ class Service:
                 "has_names": loaded.model.catalogue_.names is not None,
                 "is_calibrated": loaded.is_calibrated,
                 "clock": loaded.model.clock_,
+                "filters": loaded.filters,
                 "event_weights": loaded.model.event_weights_,
                 "target_event": loaded.model.target_event_,
                 "network": asdict(loaded.model.scorer_.network.config),
@@ -252,7 +253,7 @@ def build_app(service: Service) -> Starlette:
         Route("/readyz", service.readyz, methods=get),
         Route("/metrics", service.show_metrics, methods=get),
         Route("/openapi.json", service.openapi, methods=get),
-        *page_routes(),
+        *page_routes(lambda: service.source.current.image_sources),
     ]
     settings = service.settings
     paths = frozenset(route.path for route in routes)

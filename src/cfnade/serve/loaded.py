@@ -17,12 +17,20 @@ from cfnade.answer.explain import as_numbers
 from cfnade.answer.filters import ItemSets
 from cfnade.answer.recommend import Query
 from cfnade.answer.rerank import Reranking
+from cfnade.data.addresses import IMAGE, origins
+from cfnade.data.item_features import WORDS
 from cfnade.data.item_search import ItemSearch
 from cfnade.data.moments import MixedZonesError, expected_time
 from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.serve import wire
 from cfnade.serve.problems import RequestError
+
+MOST_HOSTS = 20
+"""Hosts of pictures that the page's policy names."""
+
+MOST_FILTERS, MOST_VALUES = 3, 100
+"""Columns of categories that the page offers, and values of one."""
 
 Columns: TypeAlias = NDArray[np.int64]
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -55,10 +63,35 @@ class LoadedModel:
 
     @cached_property
     def items(self) -> list[dict[str, Any]]:
-        """Each item's id and name for JSON."""
+        """Each item's id and name for JSON, and the addresses of its page and picture if known."""
         names = self.model.catalogue_.names
         pairs = zip(self.ids, self.ids if names is None else names.tolist(), strict=True)
-        return [{"item": _as_json(item), "name": str(name)} for item, name in pairs]
+        found = [{"item": _as_json(item), "name": str(name)} for item, name in pairs]
+        for kind, by_column in self.model.catalogue_.addresses.items():
+            for column, address in by_column.items():
+                found[column][kind] = address
+        return found
+
+    @cached_property
+    def image_sources(self) -> str:
+        """Hosts of the pictures as the page's policy names them; schemes alone if they are many."""
+        hosts = origins(self.model.catalogue_.addresses.get(IMAGE, {}).values())
+        if len(hosts) > MOST_HOSTS:
+            hosts = {host.split("//")[0] for host in hosts}
+        return " ".join(sorted(hosts))
+
+    @cached_property
+    def filters(self) -> dict[str, list[str]]:
+        """Values of each column of categories that has few enough to choose from."""
+        features = self.model.catalogue_.features
+        if features is None:
+            return {}
+        values: dict[str, list[str]] = {name: [] for name in features.columns}
+        for column, value in zip(*features.named, strict=True):
+            values[features.columns[column]].append(value)
+        forms = features.form_of
+        few = [c for c, v in values.items() if forms.get(c) != WORDS and 1 < len(v) <= MOST_VALUES]
+        return {name: sorted(values[name]) for name in few[:MOST_FILTERS]}
 
     @cached_property
     def column_of(self) -> dict[str, int]:

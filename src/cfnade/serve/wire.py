@@ -99,6 +99,10 @@ Values = Category | Annotated[list[Category], Field(max_length=MAX_CATEGORIES, f
 """A value of a column of the items table, or several."""
 
 
+DISLIKES_EFFORT = 1 << 14
+"""Work for the probabilities of a history with dislikes: two passes over all items."""
+
+
 class StrictRequest(BaseModel):
     """Base of all requests: unknown fields and wrong types are errors."""
 
@@ -226,9 +230,10 @@ class RecommendRequest(FilteredRequest, HistoryRequest):
         """Work beyond the pass of the network: effects to compute, ids to look up."""
         n_entries = len(self.history) + len(self.disliked)
         n_effects = n_entries * self.n if self.explain else 0
+        shift = DISLIKES_EFFORT if self.disliked else 0
         n_filtered = len(self.exclude) + len(self.only or ())
         dials = 0 if self.dials is None else self.dials.effort(self.n)
-        return n_effects + n_entries + n_filtered + dials
+        return n_effects + n_entries + n_filtered + dials + shift
 
 
 class BatchRequest(StrictRequest):
@@ -260,6 +265,10 @@ class Item(BaseModel):
 
     item: str | int | float | bool = Field(description="Its id.")
     name: str = Field(description="Its name; the id if it has none.")
+    link: str | None = Field(
+        default=None, description="Address of its page, of http or https; absent if unknown."
+    )
+    image: str | None = Field(default=None, description="Address of its picture, likewise.")
 
 
 class ItemEffect(Item):
@@ -366,6 +375,9 @@ class ModelInfo(BaseModel):
     is_calibrated: bool
     clock: str | None = Field(
         description="What times in a history are: seconds since 1970, a number or an order."
+    )
+    filters: dict[str, list[str]] = Field(
+        description="Values of columns of the items table that have few, to choose from in `only`."
     )
     event_weights: dict[str, float] | None = Field(
         description="Weights of the kinds of events that a history may name."

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from cfnade.data.addresses import KINDS, safe_address
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.ratings import RelativeRating
 from cfnade.errors import ArtifactError, CfnadeError
@@ -99,6 +100,9 @@ def save_artifact(artifact: Artifact, folder: Path, dtype: WeightType = "float32
         raise ArtifactError(f"this model cannot be saved as {dtype}: {problem}")
     names = artifact.catalogue.names
     items = pack_ids(artifact.catalogue.ids)
+    for kind, by_column in artifact.catalogue.addresses.items():
+        columns = range(len(artifact.catalogue))
+        items[f"{kind}s"] = [by_column.get(column) for column in columns]
     items["names"] = None if names is None else [str(name) for name in names.tolist()]
     features, items["features"] = pack_features(artifact.catalogue.features)
     ratings = {name: getattr(artifact.relative_rating, f"{name}_") for name in _RATING_TYPES}
@@ -434,15 +438,28 @@ def _items(file: mmap.mmap) -> dict[str, Any]:
 
 
 def _catalogue(items: dict[str, Any], of_features: Mapping[str, NDArray[Any]]) -> Catalogue:
-    """Ids, names and features; early versions have no features."""
+    """Ids, names, features and addresses; early versions have no features and addresses."""
     ids, names = decode_ids(items), items.get("names")
     features = read_features(of_features, items.get("features"))
+    addresses = {
+        kind: _addresses(items[f"{kind}s"], len(ids)) for kind in KINDS if f"{kind}s" in items
+    }
     if names is None:
-        return Catalogue(ids, None, features)
+        return Catalogue(ids, None, features, addresses)
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if not are_texts or len(names) != len(ids):
         raise ArtifactError("there must be one name for each item, or none")
-    return Catalogue(ids, np.array(names, dtype=object), features)
+    return Catalogue(ids, np.array(names, dtype=object), features, addresses)
+
+
+def _addresses(listed: Any, n_items: int) -> dict[int, str]:
+    """Addresses by column. They are shown on a web page, so each is checked."""
+    if not isinstance(listed, list) or len(listed) != n_items:
+        raise ArtifactError("there must be one address or null for each item")
+    found = {column: text for column, text in enumerate(listed) if text is not None}
+    if not all(isinstance(text, str) and safe_address(text) == text for text in found.values()):
+        raise ArtifactError("an address of an item is not one of http or https")
+    return found
 
 
 def _columns(texts: Any) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from cfnade.data.ingest.item_columns import (
     FoundColumn,
+    address_kind,
     as_value,
     is_name,
     read_column,
@@ -136,3 +137,28 @@ def test_words_have_no_case_and_pairs_of_signs_stand_for_unspaced_ones():
 def test_a_value_has_a_bounded_length():
     assert as_value("x" * 500) == "x" * 200
     assert as_value("-3.00") == "-3" and as_value("3.05") == "3.05"
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("url", "link"),
+        ("Product URL", "link"),
+        ("link", "link"),
+        ("page", "link"),
+        ("image", "image"),
+        ("poster_url", "image"),
+        ("bookCover", "image"),
+        ("imageLink", "image"),
+        ("genre", None),
+        ("name", None),
+    ],
+)
+def test_columns_of_addresses_are_known_by_their_names(column, kind):
+    assert address_kind(column, ["https://a.example/1", "", "https://a.example/2"]) == kind
+
+
+def test_a_column_of_anything_else_holds_no_addresses():
+    assert address_kind("image", ["blurred", "sharp", "https://a.example/2"]) is None
+    assert address_kind("url", ["", ""]) is None
+    assert address_kind("url", ["javascript:alert(1)", "https://a.example/2"]) == "link"

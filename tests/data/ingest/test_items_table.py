@@ -167,3 +167,24 @@ def test_ids_of_different_types_in_two_tables_are_compared_as_text():
     texts = pd.DataFrame({"item": ["2", "3"], "tag": ["sea", "sea"]})
     both = read_items([numbers, texts])
     assert len(both.ids) == 3
+
+
+def test_safe_addresses_are_no_features_and_others_are_left_out(caplog):
+    caplog.set_level(logging.INFO)
+    frame = pd.DataFrame(
+        {
+            "item": [1, 2, 3],
+            "genre": ["war", "sea", "sea"],
+            "url": ["https://a.example/1", "https://a.example/2", "javascript:alert(1)"],
+            "poster": ["https://b.example/1.png", None, ""],
+        }
+    )
+    table = read_items(frame)
+    assert table.features.columns == ("genre",)
+    assert table.addresses == {
+        "link": {1: "https://a.example/1", 2: "https://a.example/2"},
+        "image": {1: "https://b.example/1.png"},
+    }
+    assert "url: 2 links" in caplog.text and "poster: 1 image" in caplog.text
+    alone = read_items(frame[["item", "url"]])
+    assert alone.features.n_features == 0 and alone.addresses["link"] == table.addresses["link"]

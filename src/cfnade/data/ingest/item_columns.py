@@ -11,14 +11,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.addresses import IMAGE, LINK, safe_address
 from cfnade.data.ingest.columns import find_column
 from cfnade.data.ingest.scan import is_numeric
-from cfnade.data.item_features import Entries
+from cfnade.data.item_features import WORDS, Entries
 
 SEPARATORS = ("\x1f", "|", ";", ",")
 """Of lists in one cell; the first stands between the values of a list type."""
 
-VALUES, WORDS, LIST, BRACKET = "values", "words", "list ", "["
+VALUES, LIST, BRACKET = "values", "list ", "["
 """Forms of columns; a list is followed by what separates its values, or by a bracket."""
 
 LONGEST = 200
@@ -32,6 +33,15 @@ _LIST_NAMES = (
 )
 _LISTS = (*(form for noun in _LIST_NAMES.split() for form in (noun, f"{noun}s")), "categories")
 _ITEM_LABELS = ("name", "title", "itemname", "productname", "label")
+_ADDRESSES = {
+    LINK: "url link href page website webpage permalink",
+    IMAGE: "image img picture poster cover coverimage thumbnail thumb photo artwork",
+}
+"""Names of columns of addresses, perhaps with the noun of an item before and `url` after them."""
+
+_NOUNS = "item product movie film book article video track album artist page"
+_ADDRESS_OF = ["", *_NOUNS.split()]
+_MOST_WRONG = 0.5  # share of the cells of such a column that may be no addresses
 _SHARED = 0.3  # of the items must share their value with another, or it is no category
 _LONG = 6.0  # words of a cell from which on it is text
 _MISSING = {"nan", "NaN", "None", "<NA>", "NULL"}  # as frames write them among texts
@@ -94,6 +104,22 @@ def read_column(
 def is_name(column: str) -> bool:
     """Whether a column holds the names of items, by its own name."""
     return find_column([column], None, "name", _ITEM_LABELS) is not None
+
+
+def address_kind(column: str, cells: Sequence[str]) -> str | None:
+    """What the addresses in a column lead to, by its name; None if it holds none."""
+    for kind, nouns in _ADDRESSES.items():
+        names = (
+            f"{item}{noun}{end}"
+            for item in _ADDRESS_OF
+            for noun in nouns.split()
+            for end in ("", "url", "link")
+        )
+        if find_column([column], None, kind, names) is not None:
+            texts = [cell for cell in cells if cell]
+            n_wrong = sum(safe_address(text) is None for text in texts)
+            return kind if texts and n_wrong <= _MOST_WRONG * len(texts) else None
+    return None
 
 
 def read_values(

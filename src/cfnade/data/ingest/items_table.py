@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfnade.data.addresses import safe_address
 from cfnade.data.catalogue import Catalogue
 from cfnade.data.described_items import DescribedItems
 from cfnade.data.ingest.columns import (
@@ -18,7 +19,13 @@ from cfnade.data.ingest.columns import (
     LABEL_NAMES,
     find_column,
 )
-from cfnade.data.ingest.item_columns import VALUES, is_name, read_column, read_values
+from cfnade.data.ingest.item_columns import (
+    VALUES,
+    address_kind,
+    is_name,
+    read_column,
+    read_values,
+)
 from cfnade.data.ingest.read import number_ids, open_rows, usable_columns
 from cfnade.data.ingest.scan import Connection, Scan, connect, is_numeric, quote_name
 from cfnade.data.item_features import Entries, ItemFeatures
@@ -40,7 +47,8 @@ def read_items(
     count (`item`, `word`, `count`), perhaps with the name of each value (`item`, `tag`, `name`).
 
     In a wide table a cell may hold a list, separated by `|`, `;`, `,` or blanks. Text becomes a
-    bag of words. Whole numbers that items share are categories. Columns that are not used are
+    bag of words. Whole numbers that items share are categories. Addresses in columns such as `url`
+    and `image` are links and pictures for the page of the service. Columns that are not used are
     logged: numbers that are not whole, dates, and values of which most items have their own.
 
     Args:
@@ -206,21 +214,28 @@ class _Rows:
         understood: list[str] = []
         unused: list[str] = []
         names: dict[Hashable, str] = {}
+        addresses: dict[str, dict[Hashable, str]] = {}
+        listed = self.ids[self.codes].tolist()
         for name, cells in self.cells.items():
+            kind = None if name in forms else address_kind(name, cells)
+            if kind is not None and kind not in addresses:
+                found = zip(listed, map(safe_address, cells), strict=True)
+                addresses[kind] = {item: address for item, address in found if address}
+                understood.append(f"{name}: {n_of(len(addresses[kind]), kind)}")
+                continue
             column = read_column(name, self.kinds[name], codes, cells, forms.get(name))
             (unused if column.entries is None else understood).append(f"{name}: {column.what}")
             if column.entries is not None:
                 used[name], found_forms[name] = column.entries, column.form
             if is_name(name) and not names:
-                pairs = zip(self.ids[self.codes].tolist(), cells, strict=True)
-                names = {item: text for item, text in pairs if text}
-        if not used and not names:
+                names = {item: text for item, text in zip(listed, cells, strict=True) if text}
+        if not used and not names and not addresses:
             raise DataError(f"nothing in the items table can be used: {'; '.join(unused)}")
         logger.info("items table: %s; %s", n_of(len(self.ids), "item"), "; ".join(understood))
         if unused:
             logger.warning("unused columns of the items table: %s", "; ".join(unused))
         features = ItemFeatures.from_entries(len(self.ids), used, found_forms)
-        return DescribedItems(self.ids, features, names)
+        return DescribedItems(self.ids, features, names, addresses)
 
     def _doubled(self) -> DataError:
         """Some items have several rows that differ, in a table that is not long."""

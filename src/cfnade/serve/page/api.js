@@ -43,8 +43,12 @@ function post(path, body, signal) {
   return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-export const recommend = (evidence, dials, n, signal) =>
-  post("v1/recommend", { ...evidence, dials, n, explain: true, spread: true }, signal);
+// The lists for one person or several, in one request.
+export async function recommend(people, { dials, only, n }, signal) {
+  const requests = people.map((evidence) => ({ ...evidence, dials, only, n, explain: true, spread: true }));
+  if (requests.length === 1) return [await post("v1/recommend", requests[0], signal)];
+  return (await post("v1/recommend:batch", { requests }, signal)).answers;
+}
 
 export const explain = (evidence, item) => post("v1/explain", { ...evidence, item });
 

@@ -83,7 +83,6 @@ export class DialControls {
       fill(at(name), ...LIMITS[name], dials[name]);
       at(`${name}-text`).textContent = text;
     }
-    at("reset").hidden = dials.isZero;
   }
 }
 

@@ -1,10 +1,10 @@
 // The history as a list that can be changed: counts, thumbs down, removal.
 
-import { element, iconButton } from "./words.js";
+import { element, iconButton, picture } from "./words.js";
 
 export class Entries {
-  constructor({ onChange, onPoint }) {
-    this.list = document.getElementById("entries");
+  constructor(list, { onChange, onPoint }) {
+    this.list = list;
     this.onChange = onChange;
     this.onPoint = onPoint;
   }
@@ -56,7 +56,7 @@ export class Entries {
     });
     return element("li", {
       class: entry.disliked ? "disliked" : "", "data-id": id,
-      children: [element("span", { class: "name", text: entry.name }), count, down, remove],
+      children: [element("span", { class: "name", children: [...picture(entry), entry.name] }), count, down, remove],
       on: { pointerenter: () => this.onPoint(id), pointerleave: () => this.onPoint(null) },
     });
   }

@@ -13,10 +13,21 @@ export class History {
     return this.entries.has(String(item));
   }
 
-  add({ item, name }, count = 1) {
+  add({ item, name, image }, count = 1) {
     const known = this.entries.get(String(item));
     if (known) known.count += count;
-    else this.entries.set(String(item), { item, name, count, disliked: false });
+    else this.entries.set(String(item), { item, name, image, count, disliked: false });
+  }
+
+  dislike(item) {
+    this.add(item);
+    this.entries.get(String(item.item)).disliked = true;
+  }
+
+  copy() {
+    const copied = new History();
+    for (const [id, entry] of this.entries) copied.entries.set(id, { ...entry });
+    return copied;
   }
 
   remove(item) {
@@ -34,24 +45,28 @@ export class History {
     return { history, disliked };
   }
 
+  get hasDislikes() {
+    return [...this.entries.values()].some((entry) => entry.disliked);
+  }
+
   // The part of a link after the #: h=COUNT*ID for what they had, d=ID for what they dislike.
-  toLink() {
+  toLink(had, disliked) {
     const parts = new URLSearchParams();
     for (const [id, entry] of this.entries) {
-      if (entry.disliked) parts.append("d", id);
-      else parts.append("h", `${entry.count}*${id}`);
+      if (entry.disliked) parts.append(disliked, id);
+      else parts.append(had, `${entry.count}*${id}`);
     }
     return parts.toString();
   }
 
-  static fromLink(text) {
+  static fromLink(text, had, disliked) {
     const history = new History();
     for (const [kind, value] of new URLSearchParams(text)) {
       const star = value.indexOf("*");
       const count = Number(value.slice(0, star));
-      if (kind === "d") {
+      if (kind === disliked) {
         history.entries.set(value, { item: value, name: value, count: 1, disliked: true });
-      } else if (kind === "h" && star > 0 && Number.isFinite(count) && count >= 0) {
+      } else if (kind === had && star > 0 && Number.isFinite(count) && count >= 0) {
         const item = value.slice(star + 1);
         history.entries.set(item, { item, name: item, count, disliked: false });
       }

@@ -2,14 +2,15 @@
 
 import * as api from "./api.js";
 import { hideTip, withTip } from "./tip.js";
-import { asScore, called, effectText, element, fullBar, icon, percent, shown, signed, valueText } from "./words.js";
+import { called, effectText, element, fullBar, icon, outward, percent, picture, shown, signed, valueText } from "./words.js";
 
 const MOVE_MS = 180;
 const N_SIMILAR = 8;
 
 export class RecommendationList {
-  constructor({ onAdd, onDislike, onPin, onError }) {
-    this.list = document.getElementById("list");
+  constructor(at, { onAdd, onDislike, onPin, onError }) {
+    this.at = at;
+    this.list = at("list");
     this.onAdd = onAdd;
     this.onDislike = onDislike;
     this.onPin = onPin;
@@ -24,42 +25,46 @@ export class RecommendationList {
     this.list.classList.toggle("waiting", isWaiting);
   }
 
-  draw(found, spread, evidence, dials) {
+  // `scale` is what `scaleOf` gives; `others` says where items stand in the list beside this one.
+  draw(recommendations, scale, { evidence, dials, others = new Map(), otherName = "" }) {
     hideTip();
-    const lacking = found.filter((entry) => entry.probability == null).length;
-    const isMixed = lacking > 0 && lacking < found.length;
-    const recommendations = isMixed ? found.map(asScore) : found;
     this.evidence = evidence;
     this.dials = dials;
     const before = this.places();
-    const focused = document.activeElement?.closest?.("#list > li")?.dataset.id;
-    const bar = bars(recommendations, spread, isMixed);
+    const focused = this.list.contains(document.activeElement) && document.activeElement.closest("li")?.dataset.id;
     this.list.replaceChildren(
-      ...recommendations.map((entry, place) => this.row(entry, place, bar.width(entry))),
+      ...recommendations.map((entry, place) => {
+        const there = others.get(String(entry.item));
+        return this.row(entry, place, scale, there && `${otherName}: ${there}`);
+      }),
     );
     if (focused) this.find(focused)?.querySelector(".row").focus({ preventScroll: true });
-    document.getElementById("scale").textContent = bar.text;
-    document.getElementById("nothing").hidden = recommendations.length > 0;
+    this.at("nothing").hidden = recommendations.length > 0;
     this.move(before);
     const opened = this.open !== null && this.find(this.open);
     if (opened) this.fill(opened);
     else this.open = null;
   }
 
-  row(entry, place, width) {
+  row(entry, place, scale, elsewhere) {
     const id = String(entry.item);
     const bar = element("i");
-    bar.style.width = `${Math.min(100, 100 * width)}%`;
+    bar.style.width = `${Math.min(100, 100 * scale.width(entry))}%`;
     const head = element("button", {
       type: "button", class: "row", "aria-expanded": "false",
       on: { click: () => this.toggle(id) },
       children: [
         this.rank(id, place),
-        element("span", { class: "name", text: entry.name }),
-        element("span", { class: "value", text: valueText(entry) }),
+        element("span", { class: "title", children: [
+          ...picture(entry),
+          element("span", { class: "name", text: entry.name }),
+          ...(elsewhere ? [element("span", { class: "also", text: elsewhere, title: "Its place in the other list" })] : []),
+        ] }),
+        element("span", { class: "value", text: scale.text(entry), title: scale.title(entry) }),
       ],
     });
-    const children = [head, element("div", { class: "bar", "aria-hidden": "true", children: [bar] })];
+    const top = element("div", { class: "top-row", children: [head, ...outward(entry)] });
+    const children = [top, element("div", { class: "bar", "aria-hidden": "true", children: [bar] })];
     // An entry can raise the score and yet lower the probability: it makes the history longer.
     const reasons = (entry.because ?? []).filter((reason) => shown(reason) > 0);
     if (reasons.length) {
@@ -184,23 +189,32 @@ export class RecommendationList {
   }
 }
 
-// How long bars are, as a share, and what a full one means. Scores have no zero: their bars start
-// at the lowest of all items.
-function bars(recommendations, spread, isMixed) {
-  if (!recommendations.length) return { text: "" };
-  if (called(recommendations[0]) === "probability") {
-    const full = fullBar(Math.max(...recommendations.map(shown)));
+// What the numbers and bars of some lists mean: the same in all of them, whatever is in a history.
+// A calibrated model shows probabilities alone; an item of the history has none. Another model shows
+// scores. They have no zero, so their bars start at the lowest of all items.
+export function scaleOf(answers, isCalibrated, hasDislikes) {
+  const entries = answers.flatMap((answer) => answer.recommendations);
+  const title = () => null;
+  if (!isCalibrated) {
+    const ends = answers.flatMap(({ spread }) => [spread.low, spread.high]).filter((end) => end !== null);
+    const low = Math.min(...ends);
+    const range = Math.max(...ends) - low || 1;
     return {
-      width: (entry) => shown(entry) / full,
-      text: `probability, a full bar is ${Math.round(full * 1000) / 10} %`,
+      width: (entry) => (entry.score - low) / range,
+      text: (entry) => valueText(entry), title,
+      words: "score: this model has no calibrated probabilities",
     };
   }
-  const range = spread.high - spread.low || 1;
+  const chances = entries.map((entry) => entry.probability).filter((chance) => chance != null);
+  const full = fullBar(Math.max(0, ...chances));
+  const words = [`probability, a full bar is ${Math.round(full * 1000) / 10} %`];
+  if (chances.length < entries.length) words.push("items of the history have none");
+  if (hasDislikes) words.push("dislikes included, same calibration");
   return {
-    width: (entry) => (entry.score - spread.low) / range,
-    text: isMixed
-      ? "score: items of the history have no probability"
-      : "score: this model has no calibrated probabilities",
+    width: (entry) => (entry.probability ?? 0) / full,
+    text: (entry) => (entry.probability == null ? "repeat" : valueText(entry)),
+    title: (entry) => (entry.probability == null ? "An item of the history has no probability" : null),
+    words: words.join("; "),
   };
 }
 

@@ -1,37 +1,40 @@
-// The page: a history on one side, recommendations on the other; the address holds both's state.
+// The page: one history or two, and recommendations; the address holds the state of both.
 
 import * as api from "./api.js";
 import { drawSpread } from "./chart.js";
 import { DialControls, Dials } from "./dials.js";
-import { Entries } from "./entries.js";
+import { FilterControls, Filters } from "./filters.js";
 import { History } from "./history.js";
-import { RecommendationList } from "./list.js";
-import { Search } from "./search.js";
+import { fromLink, isTooLong, toLink } from "./link.js";
+import { scaleOf } from "./list.js";
+import { addTwin, Person } from "./person.js";
 import { useTheme } from "./theme.js";
-import { element, valueText } from "./words.js";
 
 const N_RECOMMENDED = 10;
 const N_POPULAR = 8;
 const RETRY_MS = 3000;
+const NAMES = ["A", "B"];
 const at = (id) => document.getElementById(id);
 
-let history = new History();
 let dials = new Dials();
+let filters = new Filters();
+let model = null; // what the service told about itself
 let asking = null;
 let retry = null;
 let nRecommended = N_RECOMMENDED;
-let nPopular = N_POPULAR;
-let turn = 0; // counts changes of the history; answers to an earlier one are dropped
+let isTwo = false;
+let scale = null;
+let turn = 0; // counts changes of the histories; answers to an earlier one are dropped
 
-const list = new RecommendationList({
-  onAdd: (item) => change(() => history.add(item)),
-  onDislike: (item) => change(() => {
-    history.add(item);
-    history.entries.get(String(item.item)).disliked = true;
-  }),
+addTwin();
+const listeners = {
+  onChange: changed,
   onPin: (id) => change(() => (dials.isPinned(id) ? dials.unpin(id) : dials.pin(id))),
   onError: showError,
-});
+  toList,
+};
+const both = [new Person("", listeners), new Person("-2", listeners)];
+const people = () => both.slice(0, isTwo ? 2 : 1);
 const controls = new DialControls({
   onChange: (name, value) => {
     dials[name] = value;
@@ -39,66 +42,111 @@ const controls = new DialControls({
   },
   onReset: () => {
     toList();
-    change(() => (dials = new Dials()));
+    change(() => {
+      dials = new Dials();
+      filters = new Filters();
+    });
   },
 });
-const entries = new Entries({
-  onChange: (isStep = false, isTyped = false) => changed({ isStep, isTyped }),
-  onPoint: (id) => list.point(id),
+const filterControls = new FilterControls({
+  onChange: (column, value) => change(() => {
+    const { [column]: _, ...others } = filters.chosen;
+    filters = new Filters(value === null ? others : { ...others, [column]: value });
+  }),
 });
-const search = new Search({ onChoose: (item) => change(() => history.add(item)), onError: showError });
 
 function change(act) {
   act();
   changed();
 }
 
-// The focus goes to the list when the button that had it goes away.
+// The focus goes to the lists when the button that had it goes away.
 function toList() {
   at("next").focus({ preventScroll: true });
 }
 
 // Updates the page after a change. A step of a count or a dial adds no browser history.
-function changed({ isStep = false, isTyped = false, isRestored = false } = {}) {
+function changed({ isStep = false, isTyped = null, isRestored = false } = {}) {
   const started = performance.now();
   turn += 1;
-  if (!isTyped) entries.draw(history);
-  [...history.entries.keys()].forEach((id) => dials.unpin(id)); // they have it
+  arrange();
+  for (const person of people()) {
+    person.draw(person === isTyped);
+    [...person.history.entries.keys()].forEach((id) => dials.unpin(id)); // they have it
+  }
   controls.draw(dials);
-  at("start").hidden = !history.isEmpty;
-  at("clear").hidden = history.isEmpty;
-  const link = [history.toLink(), dials.toLink()].filter(Boolean).join("&");
-  const place = link ? `#${link}` : location.pathname + location.search;
+  filterControls.draw(filters);
+  at("reset").hidden = dials.isZero && filters.isEmpty;
+  const link = linkNow();
+  const place = link && !isTooLong(link) ? `#${link}` : location.pathname + location.search;
   if (!isRestored) window.history[isStep ? "replaceState" : "pushState"](null, "", place);
   return update(started);
+}
+
+const linkNow = () => toLink(people().map((person) => person.history), dials, filters);
+
+// One person, or two side by side.
+function arrange() {
+  document.body.classList.toggle("two", isTwo);
+  for (const id of ["person-2", "one-list-2"]) at(id).hidden = !isTwo;
+  both.forEach((person, place) => {
+    person.at("list-title").hidden = !isTwo;
+    person.at("list-title").textContent = `For ${NAMES[place]}`;
+    person.at("list").setAttribute("aria-label", `Recommendations${isTwo ? ` for ${NAMES[place]}` : ""}, best first`);
+    person.at("history-title").textContent = isTwo ? `Person ${NAMES[place]}` : "What you know of someone";
+  });
+  at("compare").setAttribute("aria-pressed", String(isTwo));
+  at("compare").textContent = isTwo ? "Back to one" : "Compare two";
 }
 
 async function update(started = performance.now()) {
   clearTimeout(retry);
   asking?.abort();
   const mine = (asking = new AbortController());
-  const evidence = history.evidence();
-  const slow = setTimeout(() => list.wait(true), 250);
+  const asked = people();
+  const evidence = asked.map((person) => person.history.evidence());
+  const hasDislikes = asked.some((person) => person.history.hasDislikes);
+  const wait = (isWaiting) => asked.forEach((person) => person.list.wait(isWaiting));
+  const slow = setTimeout(() => wait(true), 250);
   try {
-    const answer = await api.recommend(evidence, dials.asked(), nRecommended, mine.signal);
+    const wanted = { dials: dials.asked(), only: filters.asked(), n: nRecommended };
+    const answers = await api.recommend(evidence, wanted, mine.signal);
     if (mine !== asking) return;
-    list.draw(answer.recommendations, answer.spread, evidence, dials);
-    drawSpread(answer.spread, answer.recommendations);
+    scale = scaleOf(answers, model.is_calibrated, hasDislikes);
+    const places = answers.map(({ recommendations }) =>
+      new Map(recommendations.map((entry, place) => [String(entry.item), place + 1])));
+    asked.forEach((person, place) => person.list.draw(answers[place].recommendations, scale, {
+      evidence: evidence[place], dials, others: isTwo ? places[1 - place] : undefined, otherName: NAMES[1 - place],
+    }));
+    at("scale").textContent = answers.some((answer) => answer.recommendations.length) ? scale.words : "";
+    showCommon(places);
+    if (isTwo) at("spread").hidden = true;
+    else drawSpread(answers[0].spread, answers[0].recommendations);
     at("notice").hidden = true;
-    requestAnimationFrame(() => setTimeout(() => report(answer, performance.now() - started)));
+    if (isTooLong(linkNow())) showTooLong();
+    requestAnimationFrame(() => setTimeout(() => report(answers, performance.now() - started)));
   } catch (error) {
     if (error.name !== "AbortError" && mine === asking) showError(error);
   } finally {
     clearTimeout(slow);
-    if (mine === asking) list.wait(false);
+    if (mine === asking) wait(false);
   }
 }
 
+function showCommon(places) {
+  at("in-common").hidden = !isTwo;
+  if (!isTwo) return;
+  const n = [...places[0].keys()].filter((id) => places[1].has(id)).length;
+  at("in-common").textContent = `${n} of ${places[0].size} are in both lists. Bars of both mean the same.`;
+}
+
 // Announces the change to screen readers, with the time it took.
-function report(answer, ms) {
-  const [first] = answer.recommendations;
-  const best = first ? `First is ${first.name}, ${valueText(first)}.` : "Nothing is left.";
-  at("status").textContent = `${best} On screen after ${Math.round(ms)} ms.`;
+function report(answers, ms) {
+  const best = answers.map(({ recommendations: [first] }, place) => {
+    const who = answers.length > 1 ? ` for ${NAMES[place]}` : "";
+    return first ? `First${who} is ${first.name}, ${scale.text(first)}.` : `Nothing is left${who}.`;
+  });
+  at("status").textContent = `${best.join(" ")} On screen after ${Math.round(ms)} ms.`;
   document.body.dataset.answers = Number(document.body.dataset.answers ?? 0) + 1;
   document.body.dataset.milliseconds = ms.toFixed(1);
 }
@@ -116,81 +164,88 @@ function showError(error) {
   if (isPassing) retry = setTimeout(begin, RETRY_MS);
 }
 
+const note = (message, fix = "") => showError({ code: "note", message, fix });
+
+function showTooLong() {
+  note("This is too long for a link", "The address of the page no longer holds it; remove some entries to share it");
+}
+
 function sentence(text) {
   const start = text.charAt(0).toUpperCase() + text.slice(1);
   return !start || /[.!?…]$/.test(start) ? start : `${start}.`;
 }
 
 // Names the items of a link and drops unknown ones; returns their number.
-async function name(restored, turned) {
-  if (restored.isEmpty && !turned.pins.length) return 0;
-  const found = await api.lookUp([...restored.entries.keys(), ...turned.pins]);
-  for (const item of found.items) Object.assign(restored.entries.get(String(item.item)) ?? {}, item);
-  for (const id of found.unknown) {
-    restored.remove(id);
+async function name(histories, turned) {
+  const unknown = new Set();
+  // Asked for each history apart, as the service limits the length of one.
+  for (const some of [...histories.map((history) => [...history.entries.keys()]), turned.pins]) {
+    if (!some.length) continue;
+    const found = await api.lookUp(some);
+    for (const item of found.items) {
+      for (const history of histories) Object.assign(history.entries.get(String(item.item)) ?? {}, item);
+    }
+    found.unknown.forEach((id) => unknown.add(String(id)));
+  }
+  for (const id of unknown) {
+    histories.forEach((history) => history.remove(id));
     turned.unpin(id);
   }
-  return found.unknown.length;
+  return unknown.size;
 }
 
 async function restore() {
-  const restored = History.fromLink(location.hash.slice(1));
-  const turned = Dials.fromLink(location.hash.slice(1), nRecommended);
+  const text = location.hash.slice(1);
+  const told = isTooLong(text) ? ["This link is too long to be read"] : [];
+  const state = fromLink(told.length ? "" : text, model, nRecommended);
   const mine = (turn += 1);
   try {
-    const nUnknown = await name(restored, turned);
+    const nUnknown = await name(state.histories, state.dials);
     if (mine !== turn) return; // changed meanwhile, or another link was followed
-    history = restored;
-    dials = turned;
+    isTwo = state.histories.length > 1 && model.limits.batch > 1;
+    both.forEach((person, place) => (person.history = state.histories[place] ?? new History()));
+    ({ dials, filters } = state);
     await changed({ isRestored: true });
-    if (nUnknown && turn === mine + 1) showUnknown(nUnknown);
+    if (nUnknown) told.push(`${n_of(nUnknown, "item")} of this link ${nUnknown === 1 ? "is" : "are"} not in this model; the others are shown`);
+    if (state.nLost) told.push(`${n_of(state.nLost, "filter")} of this link ${state.nLost === 1 ? "is" : "are"} not in this model`);
+    if (state.isOtherModel) told.push("This link was made with another version of the model, so its numbers may differ");
+    if (told.length && turn === mine + 1) note(told[0], told.slice(1).map(sentence).join(" "));
   } catch (error) {
     if (mine === turn) showError(error);
   }
 }
 
-function showUnknown(n) {
-  showError({ code: "note", message: `${n} ${n === 1 ? "item of this link is" : "items of this link are"} not in this model`, fix: "The others are shown" });
-}
+const n_of = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 
 async function begin() {
   try {
-    const model = await api.model();
+    model = await api.model();
     nRecommended = Math.min(N_RECOMMENDED, model.limits.n);
-    nPopular = Math.min(N_POPULAR, model.limits.n);
-    search.most = Math.min(search.most, model.limits.n);
-    list.nSimilar = Math.min(list.nSimilar, model.limits.n);
-    await Promise.all([restore(), introduce(model)]);
+    both.forEach((person) => person.limit(model.limits.n));
+    at("compare").hidden = model.limits.batch < 2;
+    filterControls.offer(model.filters);
+    await Promise.all([restore(), introduce()]);
   } catch (error) {
     showError(error);
   }
 }
 
-async function introduce(model) {
+async function introduce() {
   try {
-    const popular = await api.search("", nPopular);
+    const popular = await api.search("", Math.min(N_POPULAR, model.limits.n));
     at("model").textContent = `${model.name} · ${model.n_items.toLocaleString("en")} items`;
     at("model").title = `version ${model.version}, loaded ${model.loaded_at}`;
-    at("popular").replaceChildren(...popular.items.map((item) => element("li", {
-      children: [element("button", {
-        type: "button", class: "chip", text: item.name,
-        on: {
-          click: () => {
-            toList();
-            change(() => history.add(item));
-          },
-        },
-      })],
-    })));
+    both.forEach((person) => person.suggest(popular.items));
   } catch {
     // `restore` asks the same service and shows what is wrong.
   }
 }
 
-at("clear").addEventListener("click", () => {
-  toList();
-  change(() => (history = new History()));
-});
+// The second person begins as a copy of the first: "what if" is one change away.
+at("compare").addEventListener("click", () => change(() => {
+  isTwo = !isTwo;
+  if (isTwo && both[1].history.isEmpty) both[1].history = both[0].history.copy();
+}));
 at("retry").addEventListener("click", begin);
 at("dismiss").addEventListener("click", () => (at("notice").hidden = true));
 at("key-form").addEventListener("submit", (event) => {
@@ -200,8 +255,15 @@ at("key-form").addEventListener("submit", (event) => {
   begin();
 });
 at("link").addEventListener("click", async () => {
+  const link = linkNow();
+  if (isTooLong(link)) {
+    showTooLong();
+    return;
+  }
+  // With the version of the model, so that the next person learns if the model has changed.
+  const shared = new URL(link ? `#${link}&m=${encodeURIComponent(model?.version ?? "")}` : "#", location.href);
   try {
-    await navigator.clipboard.writeText(location.href);
+    await navigator.clipboard.writeText(shared.href);
     at("link").textContent = "Copied";
   } catch {
     at("link").textContent = "In address bar";
@@ -209,11 +271,11 @@ at("link").addEventListener("click", async () => {
   setTimeout(() => (at("link").textContent = "Copy link"), 1500);
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !event.target.closest("input")) {
+  if (event.key === "/" && !event.target.closest("input, select")) {
     event.preventDefault();
     at("search").focus();
   }
 });
-addEventListener("popstate", restore);
+addEventListener("popstate", () => model && restore());
 useTheme(at("theme"));
 begin();

@@ -1,21 +1,21 @@
 // The search box: a list of items that follows what is typed, for mouse, keyboard and screen reader.
 
 import * as api from "./api.js";
-import { element } from "./words.js";
+import { element, picture } from "./words.js";
 
 const N_SHOWN = 12;
 
 export class Search {
-  constructor({ onChoose, onError }) {
-    this.input = document.getElementById("search");
-    this.list = document.getElementById("found");
+  constructor(at, { onChoose, onError }) {
+    this.input = at("search");
+    this.list = at("found");
     this.onChoose = onChoose;
     this.onError = onError;
     this.items = [];
     this.active = -1;
     this.asking = null;
     this.most = N_SHOWN; // or what the service gives at most
-    this.none = document.getElementById("none-found");
+    this.none = at("none-found");
     this.input.addEventListener("input", () => this.look());
     this.input.addEventListener("focus", () => this.look());
     this.input.addEventListener("blur", () => this.close());
@@ -54,11 +54,9 @@ export class Search {
   }
 
   option(item, place, words) {
-    const label = element("span");
-    label.append(...marked(item.name, words));
-    const children = [label];
+    const children = [...picture(item), element("span", { children: marked(item.name, words) })];
     if (String(item.item) !== item.name) children.push(element("small", { text: item.item }));
-    return element("li", { role: "option", id: `found-${place}`, "data-place": place, children });
+    return element("li", { role: "option", id: `${this.list.id}-${place}`, "data-place": place, children });
   }
 
   mark() {
@@ -66,7 +64,7 @@ export class Search {
       option.setAttribute("aria-selected", String(place === this.active));
       if (place === this.active) option.scrollIntoView({ block: "nearest" });
     });
-    if (this.active >= 0) this.input.setAttribute("aria-activedescendant", `found-${this.active}`);
+    if (this.active >= 0) this.input.setAttribute("aria-activedescendant", `${this.list.id}-${this.active}`);
     else this.input.removeAttribute("aria-activedescendant");
   }
 

@@ -1,22 +1,17 @@
 // Numbers as people read them, and small pieces of the page.
 
-// The number shown: the probability, or the score if the model has no calibrator.
+// The number of an entry: the probability, or the score if it has none.
 export const shown = (entry) => entry.probability ?? entry.score;
 
 export const called = (entry) => (entry.probability == null ? "score" : "probability");
 
-// That number as text, for an item: "12.3 %", or "4.567" for a score.
+// That number as text: "12.3 %", or "4.567" for a score.
 export const valueText = (entry, value = shown(entry)) =>
   entry.probability == null ? decimal(value) : `${percent(value)} %`;
 
 // And for an effect on it: "+1.2", which is in points for a probability.
 export const effectText = (effect) =>
   effect.probability == null ? decimal(effect.score, true) : percent(effect.probability, true);
-
-// An entry as if it had no probability, so that all numbers of a list are scores.
-export const asScore = (entry) => ({
-  ...entry, probability: null, because: entry.because?.map(asScore),
-});
 
 function decimal(value, sign = false) {
   const text = value.toFixed(3).replace("-", "−");
@@ -38,6 +33,32 @@ export function fullBar(best) {
   return [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8].find((s) => best <= s) ?? 1;
 }
 
+// An address that may be followed or loaded: the service checks them, and the page again.
+function isWebAddress(text) {
+  return /^https?:\/\//i.test(text ?? "") && URL.canParse(text);
+}
+
+// The picture of an item, if it has one that loads; its name stands beside it, so it needs no words.
+export function picture(item) {
+  if (!isWebAddress(item.image)) return [];
+  const image = element("img", {
+    class: "picture", alt: "", width: 40, height: 40, loading: "lazy", decoding: "async",
+    referrerpolicy: "no-referrer", src: item.image,
+    on: { error: () => image.remove() },
+  });
+  return [image];
+}
+
+// A link to the page of an item, if it has one.
+export function outward(item) {
+  if (!isWebAddress(item.link)) return [];
+  const label = `Open the page of ${item.name} in a new tab`;
+  return [element("a", {
+    class: "icon outward", href: item.link, target: "_blank", rel: "noopener noreferrer",
+    "aria-label": label, title: label, children: [icon("outward")],
+  })];
+}
+
 export function element(tag, { text, children = [], on = {}, ...attributes } = {}) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -55,6 +76,7 @@ const SHAPES = {
   minus: "M5 12h14",
   plus: "M12 5v14M5 12h14",
   cross: "M6 6l12 12M18 6L6 18",
+  outward: "M14 5h5v5M19 5l-8 8M10 6H6v12h12v-4",
   pin: "M9 3h6l-1 6 4 4H6l4-4zM12 13v8",
   down: "M17 3v11M17 14l-4.5 7c-1.4 0-2.4-1-2.4-2.4V15H5.4a2 2 0 0 1-2-2.3l1.1-7A2 2 0 0 1 6.5 4H17M17 4h3v10h-3",
 };
