@@ -77,7 +77,7 @@ test-pythons:  ## Run the tests of saved models on every Python found, 3.11 to 3
 
 # The bound of torch is not among them: set TORCH=2.6.0 where pip finds its CPU build. `-W default`: old versions warn of what newer ones have mended.
 LOWEST_VENV := .venv-lowest
-LOWEST_EXTRAS := train,serve,plots,tune,onnx
+LOWEST_EXTRAS := train,data,serve,plots,tune,onnx,test
 LOWEST_TESTS := tests
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
@@ -88,7 +88,6 @@ test-lowest: $(RELEASE_TOOLS)  ## Run the tests on the oldest dependencies that 
 	echo torch==$(TORCH) > $(LOWEST_VENV)/torch.txt
 	$(RELEASE_BIN)/uv pip install --quiet --no-config --python $(LOWEST_VENV)/bin/python --resolution lowest-direct \
 		--override $(LOWEST_VENV)/torch.txt '.[$(LOWEST_EXTRAS)]'
-	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check pytest pytest-timeout hypothesis
 	$(LOWEST_VENV)/bin/python -m pytest -q -m "not slow and not browser and not scale and not dist" -W default $(LOWEST_TESTS)
 
 # LensKit needs pandas 2, all else is tested with pandas 3.

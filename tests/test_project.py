@@ -80,3 +80,11 @@ def test_supported_pythons_are_the_ones_that_ci_runs():
     assert PROJECT["requires-python"] == f">={classifiers[0]}"
     loop = re.search(r"for version in ([\d. ]+);", MAKEFILE)
     assert loop is not None and loop[1].split() == classifiers
+
+
+def test_the_image_is_locked_and_can_copy_what_it_names():
+    image = (ROOT / "deploy" / "Dockerfile").read_text()
+    assert "--require-hashes --requirement requirements.lock" in image
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", image, flags=re.MULTILINE)
+    assert {f"!{name}" for names in copied for name in names.split()} <= set(allowed)
