@@ -88,3 +88,9 @@ def test_the_image_is_locked_and_can_copy_what_it_names():
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     copied = re.findall(r"^COPY (?!--)(.+) \S+$", image, flags=re.MULTILINE)
     assert {f"!{name}" for names in copied for name in names.split()} <= set(allowed)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.stem)
+def test_links_of_the_pages_beside_the_readme_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text())
+    assert [target for target in targets if not (ROOT / target).exists()] == []
