@@ -77,7 +77,7 @@ test-pythons:  ## Run the tests of saved models on every Python found, 3.11 to 3
 
 # The bound of torch is not among them: set TORCH=2.6.0 where pip finds its CPU build. `-W default`: old versions warn of what newer ones have mended.
 LOWEST_VENV := .venv-lowest
-LOWEST_EXTRAS := train,data,serve,plots,tune,onnx,test
+LOWEST_EXTRAS := train,bench,data,serve,plots,tune,onnx,test
 LOWEST_TESTS := tests
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
@@ -153,7 +153,7 @@ sbom: dist  ## Write build/cfnade.cdx.json: what the locked service consists of,
 	$(RELEASE_BIN)/uv venv --quiet --clear --python $(PYTHON) $(SBOM_VENV)
 	$(RELEASE_BIN)/uv pip install --quiet --python $(SBOM_VENV) --require-hashes --requirement requirements.lock
 	$(RELEASE_BIN)/uv pip install --quiet --python $(SBOM_VENV) --no-deps dist/*.whl
-	$(RELEASE_BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+	$(RELEASE_BIN)/cyclonedx-py environment --no-validate --pyproject pyproject.toml --mc-type library --output-reproducible \
 		--output-file build/cfnade.cdx.json $(SBOM_VENV)/bin/python
 
 ##@ Measure
