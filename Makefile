@@ -3,11 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+.DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-scale test-inference test-lenskit test-browser slow check format docs results bench-accuracy bench-fit bench-ablation bench-compare reproduce bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
+# Without torch: the tools that build, lock and describe a release.
+RELEASE_VENV := .venv-release
+RELEASE_BIN := $(RELEASE_VENV)/bin
+RELEASE_TOOLS := $(RELEASE_VENV)/.installed
+
+$(RELEASE_TOOLS): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RELEASE_VENV)
+	$(RELEASE_BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build cyclonedx-bom twine uv
+	touch $@
+
+.PHONY: help setup demo test test-scale test-inference test-pythons test-lowest test-dist test-lenskit test-browser slow coverage check format docs dist lock sbom results bench-history bench-accuracy bench-fit bench-ablation bench-compare reproduce bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@awk -F ':.*## ' '/^##@/ {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Begin
 
 setup: $(INSTALLED)  ## Create .venv and install the package with all it needs
 
@@ -20,8 +33,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: setup  ## Run the whole job on the embedded data: runs/demo/report.html
 	$(BIN)/cfnade demo --out runs/demo
 
+##@ Test
+
 test: setup  ## Run the tests
-	$(BIN)/python -m pytest -m "not slow and not browser and not scale"
+	$(BIN)/python -m pytest -m "not slow and not browser and not scale and not dist"
 
 test-scale: setup  ## Run the tests on a Spark cluster of two workers and over two processes; needs Java 17
 	$(BIN)/python -m pytest -m scale tests/scale
@@ -46,6 +61,35 @@ test-inference:  ## Run the tests of saved models in a fresh environment without
 	$(INFERENCE_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt '.[serve]'
 	$(INFERENCE_VENV)/bin/python -m pytest -q -m 'not browser' tests/serve tests/cli/test_cmd_serve.py
 
+test-dist: setup dist  ## Install what was built into empty environments, and run the README's lines there
+	$(BIN)/python -m pytest -m dist tests/test_dist.py
+
+# A version counts as found if `python3.12` runs, or pyenv has it. FULL=1 runs all tests, with torch, in place of those of saved models and the service.
+test-pythons:  ## Run the tests of saved models on every Python found, 3.11 to 3.14; FULL=1 runs all tests
+	@set -e; for version in 3.11 3.12 3.13 3.14; do \
+		for python in python$$version $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python 2> /dev/null) none; do \
+			$$python -c 'import venv' 2> /dev/null && break; \
+		done; \
+		if [ $$python = none ]; then echo "SKIPPED: there is no Python $$version" >&2; continue; fi; \
+		echo "Python $$version: $$python"; \
+		$(MAKE) --no-print-directory PYTHON=$$python $(if $(FULL),VENV=.venv-$$version test,INFERENCE_VENV=.venv-$$version-inference test-inference); \
+	done
+
+# The bound of torch is not among them: set TORCH=2.6.0 where pip finds its CPU build. `-W default`: old versions warn of what newer ones have mended.
+LOWEST_VENV := .venv-lowest
+LOWEST_EXTRAS := train,bench,data,serve,plots,tune,onnx,test
+LOWEST_TESTS := tests
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+
+test-lowest: $(RELEASE_TOOLS)  ## Run the tests on the oldest dependencies that pyproject.toml allows
+	rm -rf $(LOWEST_VENV)
+	$(PYTHON) -m venv $(LOWEST_VENV)
+	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	echo torch==$(TORCH) > $(LOWEST_VENV)/torch.txt
+	$(RELEASE_BIN)/uv pip install --quiet --no-config --python $(LOWEST_VENV)/bin/python --resolution lowest-direct \
+		--override $(LOWEST_VENV)/torch.txt '.[$(LOWEST_EXTRAS)]'
+	$(LOWEST_VENV)/bin/python -m pytest -q -m "not slow and not browser and not scale and not dist" -W default $(LOWEST_TESTS)
+
 # LensKit needs pandas 2, all else is tested with pandas 3.
 LENSKIT_VENV := .venv-lenskit
 
@@ -66,8 +110,13 @@ test-browser: setup  ## Run the tests of the service's page in a real browser
 	else echo 'SKIPPED: there is no browser and chromium could not be installed, so the page is NOT tested.' \
 		'Install one (Debian: apt-get install chromium) and run this again.' >&2; fi
 
+coverage: setup  ## Run the tests and measure what they cover: coverage.xml
+	$(BIN)/python -m pytest -m "not slow and not browser and not scale and not dist" --cov --cov-report=xml --cov-report=term
+
 slow: setup  ## Run the tests that train on real data
 	$(BIN)/python -m pytest -m slow
+
+##@ Change
 
 check: setup  ## Lint, formatting and types
 	$(BIN)/ruff check .
@@ -81,8 +130,39 @@ format: setup  ## Put the source in order
 docs: setup  ## Build the documentation: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+##@ Release
+
+dist: $(RELEASE_TOOLS)  ## Build the wheel and the sdist into dist/, and check what they say
+	rm -rf dist
+	$(RELEASE_BIN)/python -m build --outdir dist
+	$(RELEASE_BIN)/twine check --strict dist/*
+
+# make lock EXTRAS="serve train" LOCK=mine.lock makes another one; the hashes of torch are those of your index.
+EXTRAS := serve
+LOCK := requirements.lock
+
+lock: $(RELEASE_TOOLS)  ## Write requirements.lock: the service on all Pythons and systems, with hashes
+	$(RELEASE_BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --no-emit-index-url --custom-compile-command 'make lock' \
+		--constraint constraints.txt $(EXTRAS:%=--extra %) \
+		--output-file $(LOCK) pyproject.toml
+
+SBOM_VENV := build/sbom
+
+sbom: dist  ## Write build/cfnade.cdx.json: what the locked service consists of, in CycloneDX
+	$(RELEASE_BIN)/uv venv --quiet --clear --python $(PYTHON) $(SBOM_VENV)
+	$(RELEASE_BIN)/uv pip install --quiet --python $(SBOM_VENV) --require-hashes --requirement requirements.lock
+	$(RELEASE_BIN)/uv pip install --quiet --python $(SBOM_VENV) --no-deps dist/*.whl
+	$(RELEASE_BIN)/cyclonedx-py environment --no-validate --pyproject pyproject.toml --mc-type library --output-reproducible \
+		--output-file build/cfnade.cdx.json $(SBOM_VENV)/bin/python
+
+##@ Measure
+
 results: setup  ## Write docs/results.md from what the benchmarks and the demo left
 	$(BIN)/python benchmarks/results.py
+
+bench-history: setup  ## Append the headline figures to benchmarks/history.jsonl, and draw docs/figures/history.svg
+	$(BIN)/python benchmarks/history.py
 
 bench-accuracy: setup  ## Compare every method, tuned alike; DATA is the folder of data sets, SETS="ml-1m tafeng", QUICK=--quick
 	$(BIN)/python benchmarks/accuracy.py $(or $(DATA),.) $(if $(SETS),--sets "$(SETS)") $(QUICK)
@@ -152,5 +232,7 @@ bench-scale: setup  ## Measure one and two workers, one and two processes (6 min
 campaign: setup  ## Attack all surfaces for ten minutes; HOURS=1 or MINUTES=3 for another time, FULL=1 for a million inputs
 	$(BIN)/python -m campaign.run $(if $(FULL),--full) $(if $(RESUME),--resume) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES))
 
+##@ Tidy
+
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(INFERENCE_VENV) $(LENSKIT_VENV) $(RELEASE_VENV) .venv-3.* .venv-lowest build dist runs site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
