@@ -71,6 +71,12 @@ def test_the_exit_code_says_what_kind_of_error_it_was(
     assert last_error(capsys) == f"cfnade: {message}"
 
 
+def test_a_command_ends_without_a_word_about_what_it_leaves_behind(events):
+    command = [sys.executable, "-m", "cfnade", "data", "describe", str(events)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""  # duckdb lists its objects there, unless a last collection is made
+
+
 def test_a_reader_that_has_ended_is_no_error(events):
     command = [sys.executable, "-m", "cfnade", "data", "describe", str(events), "--json", "-"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

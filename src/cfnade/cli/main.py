@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import logging
 import os
 import re
@@ -60,9 +59,7 @@ def _root(
 
 def main() -> None:
     """Run the command line: 0 done, 2 wrong use or bad input, 130 Ctrl-C, 1 anything else."""
-    code = run(sys.argv[1:])
-    gc.freeze()  # a last collection would go through all of torch for a third of a second
-    sys.exit(code)
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
