@@ -59,7 +59,7 @@ def spark_session(
 def use_this_python(context: SparkContext) -> None:
     """Run the Python of workers on this machine as this one, not as the first on the path."""
     is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-    if context.master.startswith("local") and not is_chosen:
+    if (context.master or "").startswith("local") and not is_chosen:
         context.pythonExec = sys.executable
 
 
