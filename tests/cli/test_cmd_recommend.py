@@ -350,6 +350,7 @@ def test_weights_of_events_are_those_given(shop, capsys):
         (["--event-weights", "wish=1"], "there is no event 'wish' to weigh; the events are 'buy'"),
         (["--event-weights", "view"], "--event-weights takes NAME=VALUE, got 'view'"),
         (["--event-weights", "view=much"], "expected a number for each event"),
+        (["--event-weights", "view=1, view=2,buy=1"], "event 'view' has two weights"),
         (["--target-event", "wish"], "there is no event 'wish' to predict; the events are 'buy'"),
     ],
 )

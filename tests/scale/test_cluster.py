@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,7 @@ from cfnade.scale.cluster import (
     read_frame,
     reason_of,
     spark_errors,
+    use_this_python,
 )
 from cfnade.scale.prepared import Prepared
 
@@ -79,6 +82,28 @@ class JavaCause:
 
     def getCause(self):
         return self.cause
+
+
+@pytest.mark.parametrize(
+    ("master", "configured", "chosen", "used"),
+    [
+        ("local[*]", [], None, sys.executable),
+        ("local[*]", [], "python4", "python3"),
+        ("local[*]", ["spark.pyspark.python"], None, "python3"),
+        ("spark://host:7077", [], None, "python3"),
+    ],
+)
+def test_workers_on_this_machine_run_this_python(monkeypatch, master, configured, chosen, used):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if chosen:
+        monkeypatch.setenv("PYSPARK_PYTHON", chosen)
+    context = SimpleNamespace(
+        master=master,
+        pythonExec="python3",
+        getConf=lambda: SimpleNamespace(contains=configured.__contains__),
+    )
+    use_this_python(context)
+    assert context.pythonExec == used
 
 
 def test_the_deepest_cause_is_reported():

@@ -252,9 +252,14 @@ def parse_event_weights(text: str | None) -> dict[str, float] | None:
     if text is None:
         return None
     example = "view=1,purchase=10"
-    pairs = parse_pairs(text.split(","), "--event-weights", example)
     what = f"a number for each event, such as {example}"
-    return {name.strip(): _number(weight, text, what) for name, weight in pairs.items()}
+    weights: dict[str, float] = {}
+    for pair in text.split(","):
+        for name, weight in parse_pairs([pair], "--event-weights", example).items():
+            if name.strip() in weights:
+                raise ConfigError(f"event {name.strip()!r} has two weights; expected {what}")
+            weights[name.strip()] = _number(weight, text, what)
+    return weights
 
 
 def parse_seconds(text: str) -> float | None:

@@ -193,7 +193,7 @@ def _time_of_last(share: float, times: NDArray[np.float64], counts: NDArray[np.f
     """The time from which on about this share of the events are, never the first of all."""
     distinct, place = np.unique(times, return_inverse=True)
     if distinct.size < 2:
-        raise DataError("all events are at the same time, so none is later; split at random")
+        raise DataError("all events are at the same time, so none is later; use split 'random'")
     per_time = np.bincount(place, counts)
     from_there = np.cumsum(per_time[::-1])[::-1][1:]  # events at each time or later
     return float(distinct[1:][np.abs(from_there - share * per_time.sum()).argmin()])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cfnade.errors import ClusterError, ConfigError, DataError, MissingExtraError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # `Path` reduces two slashes to one
@@ -43,12 +46,21 @@ def spark_session(
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise ConfigError(
             f"Spark does not start ({reason_of(error)}); it needs Java 17 or later "
             "(JAVA_HOME or `java` on the path), and a master that can be reached"
         ) from error
+    use_this_python(session.sparkContext)
+    return session
+
+
+def use_this_python(context: SparkContext) -> None:
+    """Run the Python of workers on this machine as this one, not as the first on the path."""
+    is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if (context.master or "").startswith("local") and not is_chosen:
+        context.pythonExec = sys.executable
 
 
 def read_frame(session: SparkSession, source: str, file_format: str | None = None) -> DataFrame:

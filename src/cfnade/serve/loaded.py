@@ -176,8 +176,9 @@ class LoadedModel:
         reader = self.model.answers_.reader
         kinds = {kind for e in request.history.values() if isinstance(e, dict) for kind in e}
         if not kinds <= reader.kinds:
-            names = ", ".join(map(repr, sorted(reader.kinds))) or "none"
-            message = f"history: an event is none of the model's; they are: {names}"
+            names = ", ".join(map(repr, sorted(reader.kinds)))
+            known = f"its events are {names}" if names else "it was fitted without kinds of events"
+            message = f"history: the model does not know an event; {known}"
             fix = "see event_weights of the model in /v1/model, or send counts without kinds"
             raise RequestError(404, "unknown_event", message, fix)
         try:

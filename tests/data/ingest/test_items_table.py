@@ -46,9 +46,13 @@ def test_a_file_reads_like_a_frame(suffix, tmp_path):
     assert known(read_items(file)) == known(read_items(WIDE))
 
 
-def test_a_column_of_lists_needs_no_separator():
-    frame = pd.DataFrame({"item": [1, 2, 3], "genres": [["a", "b"], [], ["b", "a"]]})
-    assert known(read_items(frame)) == {1: {"genres": ["a", "b"]}, 2: {}, 3: {"genres": ["a", "b"]}}
+def test_a_column_of_lists_needs_no_separator(tmp_path):
+    lists = [["a", "b"], [], ["b", None, "a"], None]
+    frame = pd.DataFrame({"item": [1, 2, 3, 4], "genres": lists})
+    frame.to_parquet(tmp_path / "items.parquet", index=False)
+    both = {"genres": ["a", "b"]}
+    for source in (frame, tmp_path / "items.parquet"):
+        assert known(read_items(source)) == {1: both, 2: {}, 3: both, 4: {}}
 
 
 def test_a_long_table_has_a_row_for_each_value():
@@ -139,6 +143,15 @@ def test_a_table_without_a_column_of_items_says_what_to_do():
     with pytest.raises(DataError, match="its columns are 'thing', 'genre'; rename the one with"):
         read_items(frame)
     assert read_items(frame, item_col="thing").ids.tolist() == ["a", "b"]
+
+
+def test_rows_without_an_item_are_left_out_and_reported(caplog):
+    with caplog.at_level(logging.WARNING):
+        table = read_items(pd.DataFrame({"item": ["a", None, "b"], "kind": ["x", "x", "x"]}))
+    assert (table.ids.tolist(), caplog.messages) == (
+        ["a", "b"],
+        ["left out: 1 row of the items table without an item"],
+    )
 
 
 def test_columns_that_are_not_used_are_reported(caplog):

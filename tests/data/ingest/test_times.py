@@ -113,7 +113,7 @@ def test_dates_with_the_year_last_are_read_if_one_shows_what_comes_first(tmp_pat
             "1 of 2 are not dates or times like the first; the first is 'soon'",
         ),
         (["soon", "2024-05-01"], "the first is 'soon' in data row 1 of"),
-        (["2024-02-30"], "the first is '2024-02-30'"),
+        (["2024-02-30"], "1 of 1 are not dates or times; the first is '2024-02-30'"),
         (["2024-05-01", "1714559400"], "the first is '1714559400'"),
         (["1714559400", "2024-05-01"], "1 of 2 are not finite numbers; the first is '2024-05-01'"),
         (["5", "inf"], "1 of 2 are not finite numbers; the first is 'inf'"),

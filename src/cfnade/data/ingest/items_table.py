@@ -134,6 +134,10 @@ class _Rows:
         types = connection.types(scan.query)
         query = f"SELECT {usable_columns(types)} FROM ({scan.query})"
         with_item = f"SELECT * FROM ({query}) WHERE item IS NOT NULL"
+        empty = f"SELECT count(*) FROM ({query}) WHERE item IS NULL"
+        ((n_empty,),) = connection.execute(empty).fetchall()
+        if n_empty:
+            logger.warning("left out: %s of the items table without an item", n_of(n_empty, "row"))
         ids = number_ids(connection, scan, with_item, "item")
         roles = [f"c{place}" for place in range(len(names))]
         texts = ", ".join(f"coalesce({_as_text(r, types[r])}, '') AS {r}" for r in roles)
@@ -260,7 +264,7 @@ def _as_text(role: str, kind: str) -> str:
     """SQL of a value as text; the values of a list are separated by a sign of their own."""
     name = f"r.{quote_name(role)}"
     if kind.endswith("]") and not kind.startswith("STRUCT"):
-        return f"array_to_string(list_transform({name}, x -> CAST(x AS VARCHAR)), chr(31))"
+        return f"array_to_string(CAST({name} AS VARCHAR[]), chr(31))"
     if kind in ("FLOAT", "DOUBLE"):
         return f"CASE WHEN NOT isnan({name}) THEN CAST({name} AS VARCHAR) END"
     return f"CAST({name} AS VARCHAR)"

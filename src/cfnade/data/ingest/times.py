@@ -128,7 +128,9 @@ class TimeForm:
             if n_bad_other < n_bad:
                 value, n_bad, unit = "day_first", n_bad_other, unit.replace("month", "day")
         if n_bad:
-            what = "finite numbers" if self.is_number else "dates or times like the first"
+            what = "finite numbers"
+            if not self.is_number:
+                what = "dates or times" + (" like the first" if n_bad < n_rows else "")
             return BadTimes(f"{n_bad:,} of {n_rows:,} are not {what}", _unreadable(value))
         if 0 < n_zoned < n_rows:
             reason = f"{n_rows - n_zoned:,} of {n_rows:,} have no time zone, the others have one"
