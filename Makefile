@@ -178,8 +178,9 @@ bench-ablation: setup  ## Fit the default with and without each of its parts, ju
 reproduce: setup  ## Run the paper's comparison on every data set in DATA, into docs/reproduction.md (many hours; goes on where it stopped)
 	$(BIN)/python benchmarks/reproduce.py $(DATA) $(if $(SETS),--sets "$(SETS)")
 
-bench-compare: setup  ## Run `cfnade compare` without a flag on every data set in DATA (hours)
+bench-compare: setup  ## Run `cfnade compare` on random splits of every data set in DATA, and as typed (hours)
 	$(BIN)/python benchmarks/compare.py $(DATA)
+	$(BIN)/python benchmarks/compare.py $(DATA) --typed
 	$(BIN)/python benchmarks/results.py
 
 bench-time: setup  ## Compare models on the event logs in DATA, split by time (hours)

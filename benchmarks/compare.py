@@ -4,7 +4,8 @@ DATA is a folder with the Parquet files. Beside the models only `--split random`
 `--test` for sets with a test file. Outcomes are kept in benchmarks/results/compare/ and are not run
 again; to run one again, delete it. With `--by-time` event logs are compared, and kept in
 benchmarks/results/compare_time/; with `--kinds` logs of several kinds of events, with one to
-predict, in benchmarks/results/compare_kinds/.
+predict, in benchmarks/results/compare_kinds/; with `--typed` four sets as a newcomer types it,
+without any option, in benchmarks/results/compare_typed/.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cfnade.data.datasets import write_purchases
 OUTCOMES = Path(__file__).parent / "results" / "compare"
 TIMED_OUTCOMES = OUTCOMES.parent / "compare_time"
 KINDS_OUTCOMES = OUTCOMES.parent / "compare_kinds"
+TYPED_OUTCOMES = OUTCOMES.parent / "compare_typed"
 
 SETS = (
     "ml-1m",
@@ -53,6 +55,9 @@ TIMED_SETS = (
 """Event logs, which are split by one point in time; Ta-Feng by each user's next basket."""
 
 
+TYPED_SETS = ("ml-1m", "lastfm-2k", "online-retail", "completejourney")
+"""Sets for the command without options; two of them have times."""
+
 KIND_SETS = {"retailrocket-small-events": "transaction", "beibei-events": "buy"}
 """Logs with kinds of events, and the kind to predict."""
 
@@ -78,6 +83,11 @@ def timed_arguments_of(name: str, data: Path) -> list[str]:
     if (data / f"{name}-test.parquet").exists():  # of each user: put together and split anew
         return [str(data / f"{name}-t*.parquet"), *models]
     return [str(data / f"{name}.parquet"), *models]
+
+
+def typed_arguments_of(name: str, data: Path, scratch: Path) -> list[str]:
+    """The file alone."""
+    return arguments_of(name, data, scratch)[:1]
 
 
 def kinds_arguments_of(name: str, data: Path) -> list[str]:
@@ -160,12 +170,15 @@ def main() -> int:
     parser.add_argument("--sets", default="", help="names with spaces")
     parser.add_argument("--by-time", action="store_true", help="event logs, split by time")
     parser.add_argument("--kinds", action="store_true", help="logs with kinds of events")
+    parser.add_argument("--typed", action="store_true", help="the command without options")
     options = parser.parse_args()
     usual, outcomes = SETS, OUTCOMES
     if options.by_time:
         usual, outcomes = TIMED_SETS, TIMED_OUTCOMES
     elif options.kinds:
         usual, outcomes = tuple(KIND_SETS), KINDS_OUTCOMES
+    elif options.typed:
+        usual, outcomes = TYPED_SETS, TYPED_OUTCOMES
     for name in options.sets.split() or usual:
         outcome = outcomes / f"{name}.json"
         if outcome.exists():
@@ -176,6 +189,8 @@ def main() -> int:
                 command = timed_arguments_of(name, options.data)
             elif options.kinds:
                 command = kinds_arguments_of(name, options.data)
+            elif options.typed:
+                command = typed_arguments_of(name, options.data, Path(scratch))
             else:
                 command = arguments_of(name, options.data, Path(scratch))
             print(f"cfnade compare {' '.join(command)}", flush=True)

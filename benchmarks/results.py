@@ -21,7 +21,7 @@ from speed_report import speed_section
 from cfnade.compare.plots import save_figure, sweep_plot
 from cfnade.compare.sweep import Sweep, SweepPoint
 from cfnade.metrics.formulas import DEFAULT_METRICS
-from compare import KIND_SETS, TIMED_SETS, table
+from compare import KIND_SETS, TIMED_SETS, TYPED_SETS, table
 from compare import SETS as COMPARED
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +43,12 @@ BY_TIME = (
     "`make bench-time DATA=folder`: event logs, the last tenth of the events as the test part "
     "(Ta-Feng: each user's next basket), only items that are new to the user. Every model gets the "
     f"same search for recency; `cfnade-undated` is CF-NADE without times. {MARKS}"
+)
+TYPED = (
+    "`python benchmarks/compare.py DATA --typed`: `cfnade compare FILE` without any option. ml-1m "
+    "and online-retail have times, so they are split by time and every model gets the search for "
+    "recency; the others are split at random. Minutes: of the whole command on two cores, with "
+    f"tests of another program beside it. {MARKS}"
 )
 BY_KIND = (
     "`make bench-kinds DATA=folder`: purchases, predicted from all events. Every model gets the "
@@ -71,8 +77,9 @@ def document() -> str:
     parts = [(ROOT / "benchmarks" / "results_head.md").read_text()]
     tuned, earlier = compared("compare"), compared("compare-earlier")
     parts.append(fit_section({**compared("imf"), **tuned}))  # where IMF alone was tuned
-    parts.append("\n".join(["## `cfnade compare` without options", "", COMPARE, "", table(tuned)]))
+    parts.append("\n".join(["## `cfnade compare` on random splits", "", COMPARE, "", table(tuned)]))
     sections = {
+        "## `cfnade compare` as typed": (TYPED, compared("compare_typed", TYPED_SETS)),
         "## Event logs, split by time": (BY_TIME, compared("compare_time", TIMED_SETS)),
         "## Purchases from all kinds of events": (BY_KIND, compared("compare_kinds", KIND_SETS)),
     }

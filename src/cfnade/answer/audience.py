@@ -85,7 +85,10 @@ def find_audiences(
     for column, (users, scores, lengths) in zip(asked, best, strict=True):
         probabilities = np.full(users.size, np.nan)
         if answers.calibrator is not None:
-            probabilities = answers.calibrator.probability(scores, lengths)
+            shifts = answers.dislike_shifts(
+                answers.scorer.relative_rating.transform(histories[users])
+            )
+            probabilities = answers.calibrator.probability(scores, lengths, shifts)
             probabilities[histories[users][:, [column]].nonzero()[0]] = np.nan
         audiences.append(Audience(users, scores, probabilities))
     return audiences
