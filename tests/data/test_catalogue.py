@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
@@ -221,6 +220,7 @@ def test_items_are_chosen_by_features_only_where_there_are_any():
 
 def test_addresses_stay_with_their_items_and_a_later_table_replaces_them():
     url = "https://e.example/a"
+    pd = pytest.importorskip("pandas")
     items = pd.DataFrame({"item": ["a", "c"], "kind": ["x", "x"], "url": [url, url]})
     catalogue = Catalogue(np.array(["a", "b"], dtype=object)).described(read_items(items))
     assert catalogue.ids.tolist() == ["a", "b", "c"]
