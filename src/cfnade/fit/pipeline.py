@@ -234,10 +234,11 @@ class _Fitting:
         is_beside = train is not known and self.plan.trains_beside and self.n_threads > 1
         last: Background[Trained[NumpyNetwork]] = Background(self.callbacks)
         with last, limited_threads(1 if is_beside else self.n_threads):
-            whole = self._part(known)
+            whole = self._part(known) if is_beside else None
 
             def train_last(callbacks: Callbacks) -> Trained[NumpyNetwork]:
                 """Train on all events; the factorisation begins with the factors so far."""
+                assert whole is not None
                 steps = replace(self, n_threads=1, callbacks=callbacks)
                 start = steps._start(self.plan, whole)
                 return steps._train_once(ALL_EVENTS, self.plan, whole, None, start)
@@ -251,7 +252,7 @@ class _Fitting:
             if held_out is None or part is None:
                 self.callbacks.begin("direct path of all pairs")
             if part is None:
-                part = whole
+                part = self._part(known) if whole is None else whole
                 part.readout_parts.neighbours(chosen.readout)
                 if last.is_started:
                     self._announce(ALL_EVENTS, plan)
