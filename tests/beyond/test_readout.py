@@ -18,7 +18,7 @@ from cfnade.errors import ConfigError
 from cfnade.model.inference import direct_weight
 from tests.networks import random_numpy_network
 
-N_ITEMS = 20
+N_ITEMS, L2 = 20, USUAL.direct_l2
 
 
 @pytest.fixture
@@ -28,12 +28,13 @@ def network():
 
 @pytest.fixture
 def parts(ratings):
-    return ReadoutParts(NeighbourRegression(ratings))
+    regression = NeighbourRegression(ratings)
+    return ReadoutParts(regression.neighbours(L2, regression.n_candidates))
 
 
 READOUTS = [
-    Readout(True, 7.0, 4, 3.0),
-    Readout(True, 7.0, 100, 3.0),  # more neighbours than there are
+    Readout(True, L2, 4, 3.0),
+    Readout(True, L2, 100, 3.0),  # more neighbours than there are
     NO_READOUT,
     Readout(),
 ]
@@ -64,7 +65,7 @@ def test_scores_to_add_are_what_the_readout_adds_to_the_network(ratings, network
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
-def test_without_a_regression_there_is_no_direct_path(ratings, network):
+def test_without_neighbours_there_is_no_direct_path(ratings, network):
     parts = ReadoutParts(None)
     assert parts.neighbours(USUAL) is None and parts.scores(USUAL, ratings) is None
     assert parts.add(network, USUAL).config == network.config
@@ -75,21 +76,6 @@ def test_the_network_itself_is_not_changed(ratings, network, parts):
     parts.add(network, Readout())
     np.testing.assert_array_equal(network.logits(ratings), before)
     assert network.weights.keys() == weights.keys()
-
-
-def test_regressions_of_the_same_l2_are_made_once(ratings, network):
-    calls = []
-
-    class Counting(NeighbourRegression):
-        def neighbours(self, l2, n_neighbours):
-            calls.append(l2)
-            return super().neighbours(l2, n_neighbours)
-
-    parts = ReadoutParts(Counting(ratings))
-    for readout in (USUAL, replace(USUAL, direct_gain=3.0), replace(USUAL, direct_neighbours=2)):
-        parts.neighbours(readout)
-    parts.neighbours(replace(USUAL, direct_l2=1.0))
-    assert calls == [USUAL.direct_l2, 1.0]
 
 
 def test_the_usual_value_stands_in_for_none():

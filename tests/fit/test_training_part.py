@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 
 from cfnade import RelativeRating
-from cfnade.beyond.readout import NO_READOUT, Readout
+from cfnade.beyond.direct import NeighbourRegression
+from cfnade.beyond.readout import NO_READOUT, USUAL, Readout
 from cfnade.beyond.recency import recent_counts
 from cfnade.data.event_splits import split_random
 from cfnade.data.interactions import Interactions
+from cfnade.fit import training_part
 from cfnade.fit.plan import FitPlan
 from cfnade.fit.settings import FitSettings, Recipe
 from cfnade.fit.training_part import TrainingPart, find_repeats
@@ -70,3 +74,25 @@ def test_hardly_any_repeats_are_not_modelled():
     assert find_repeats(part, of_new, NO_READOUT.or_usual(), found.test) == ()
     plain = part_of(Interactions.from_matrix(data.counts))
     assert find_repeats(plain, of_new, NO_READOUT.or_usual(), found.test) == ()
+
+
+def test_neighbours_are_found_once_and_shared_watchers_are_not_kept(monkeypatch):
+    made = []
+
+    class Noted(NeighbourRegression):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(training_part, "NeighbourRegression", Noted)
+    data = window_shopping()
+    part = TrainingPart(
+        data, RelativeRating().fit(data.counts), FitPlan.of(data.counts, FitSettings(Recipe()))
+    )
+    for gain in (1.0, 2.0):
+        assert part.readout_parts.neighbours(Readout(direct_gain=gain)) is not None
+    (regression,) = made
+    assert regression() is None  # the array takes 1.2 GB at the paper's scale
+    expected = NeighbourRegression(part.rated).neighbours(USUAL.direct_l2, 3)
+    found = part.readout_parts.neighbours(Readout(direct_gain=1.0, direct_neighbours=3))
+    np.testing.assert_array_equal(found[0], expected[0])

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_above_zero, check_at_least, check_bool, check_whole
 from cfnade.errors import ConfigError, TrainingError
 from cfnade.metrics.search import Trial, coordinate_search
@@ -129,10 +128,9 @@ _OTHER_STARTS = (("trend_half_life", 1), ("history_half_life", 2))  # by place i
 class ReadoutParts:
     """Makes readouts for networks trained on the same ratings."""
 
-    def __init__(self, regression: NeighbourRegression | None) -> None:
-        """Take what finds the neighbours of the direct path; None leaves the path out."""
-        self._regression = regression
-        self._neighbours: dict[float, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}  # by L2
+    def __init__(self, found: tuple[NDArray[np.int64], NDArray[np.float32]] | None) -> None:
+        """Take what `NeighbourRegression.neighbours` found; None leaves the direct path out."""
+        self._found = found
 
     def neighbours(self, readout: Readout) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """Neighbours of each item and their weights, gain included; None without a direct path.
@@ -141,13 +139,10 @@ class ReadoutParts:
             (n_items, n_neighbours) each.
         """
         readout = readout.or_usual()
-        if self._regression is None or not readout.direct:
+        if self._found is None or not readout.direct:
             return None
-        assert readout.direct_l2 is not None and readout.direct_gain is not None
-        l2, n_kept = readout.direct_l2, self._regression.n_candidates
-        if l2 not in self._neighbours:
-            self._neighbours[l2] = self._regression.neighbours(l2, n_kept)
-        neighbours, weight = self._neighbours[l2]
+        assert readout.direct_gain is not None
+        neighbours, weight = self._found
         kept = slice(readout.direct_neighbours)
         return neighbours[:, kept].copy(), np.float32(readout.direct_gain) * weight[:, kept]
 

@@ -53,12 +53,14 @@ class TrainingPart:
     @cached_property
     def readout_parts(self) -> ReadoutParts:
         """The direct path."""
-        direct, regression = self.plan.direct, None
-        if direct is not None:
-            regression = NeighbourRegression(
-                self.rated, direct.n_candidates, direct.max_users, self.n_threads
-            )
-        return ReadoutParts(regression)
+        direct, l2 = self.plan.direct, self.plan.readout.or_usual().direct_l2
+        if direct is None or not self.plan.readout.direct:
+            return ReadoutParts(None)
+        assert l2 is not None
+        regression = NeighbourRegression(
+            self.rated, direct.n_candidates, direct.max_users, self.n_threads
+        )
+        return ReadoutParts(regression.neighbours(l2, regression.n_candidates))
 
     @cached_property
     def half_lives(self) -> Sequence[float]:
