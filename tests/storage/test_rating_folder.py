@@ -69,6 +69,9 @@ def test_a_model_comes_back(saved, tmp_path, dtype):
         ("items", lambda a: a[:-1].copy()),
         ("starts", lambda a: a[::-1].copy()),
         ("starts", lambda a: a + 1),
+        ("starts", lambda a: a * (a < a[-1])),  # the last row ends before it begins
+        ("starts", lambda a: np.where(a < a[-1], a, -1)),
+        ("starts", lambda a: np.where(a < a[-1], a, a - 1)),  # a rating is in no row
         ("levels", lambda a: np.zeros_like(a)),
         ("levels", lambda a: np.full_like(a, 200)),
         ("scale", lambda a: a[::-1].copy()),

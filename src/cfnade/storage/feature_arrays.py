@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ArtifactError
 from cfnade.storage.encoding import narrow
+from cfnade.storage.untrusted import are_runs
 
 ARRAYS = ("feature_starts", "feature_of", "feature_weight", "feature_column")
 """Where each item's features start, the features, their weights, and the column of each."""
@@ -66,12 +67,7 @@ def read_features(arrays: Mapping[str, NDArray[Any]], texts: Any) -> ItemFeature
         or not set(kinds) <= set(_WHOLE)
     ):
         raise ArtifactError("the features of the items are not the arrays they should be")
-    if (
-        not starts.size
-        or starts[0] != 0
-        or (np.diff(starts) < 0).any()
-        or not starts[-1] == of.size == weight.size
-    ):
+    if not are_runs(starts, of, weight):
         raise ArtifactError("features must follow each other and fill their arrays")
     of, column = of.astype(np.int64), column.astype(np.int64)
     is_first = np.zeros(of.size + 1, dtype=np.bool_)

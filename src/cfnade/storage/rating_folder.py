@@ -17,6 +17,7 @@ from cfnade.model.config import RatingConfig
 from cfnade.model.rating_inference import NumpyRatingNetwork
 from cfnade.storage.encoding import WeightType, decode_ids, pack_ids, pack_weights
 from cfnade.storage.folder import SavedParts, load_parts, save_parts
+from cfnade.storage.untrusted import are_runs
 
 KIND = "ratings"
 _TYPES = {"starts": "<i8", "items": "<i8", "levels": "|u1", "scale": "<f8"}
@@ -71,6 +72,8 @@ def _table(
     if {name: array.dtype.str for name, array in arrays.items()} != _TYPES:
         raise ArtifactError("the ratings are not the four arrays they should be")
     starts, items, values, scale = (arrays[name] for name in _TYPES)
+    if starts.ndim != 1 or not are_runs(starts, items, values):
+        raise ArtifactError("the ratings are damaged: rows must follow each other and fill them")
     try:
         levels = csr_array((values, items, starts), (len(user_ids), len(item_ids)))
         levels.check_format(full_check=True)

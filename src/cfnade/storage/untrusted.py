@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from numpy.typing import NDArray
+
 from cfnade.errors import ArtifactError
 
 MAX_JSON_DEPTH = 32
@@ -137,3 +139,18 @@ def _whole(text: str) -> int:
 
 def _refuse(constant: str) -> NoReturn:
     raise ArtifactError(f"JSON with {constant} in it")
+
+
+def are_runs(starts: NDArray[Any], *arrays: NDArray[Any]) -> bool:
+    """Whether arrays are cut into runs that follow each other and fill them.
+
+    Args:
+        starts: Start of each run, and the end of the last, (n_runs + 1,).
+        arrays: What is cut, (n,) each.
+    """
+    return bool(
+        starts.size
+        and starts[0] == 0
+        and (starts[:-1] <= starts[1:]).all()
+        and all(starts[-1] == array.size for array in arrays)
+    )
