@@ -59,6 +59,21 @@ def test_cells_are_tuned_tested_and_kept(table, tmp_path):
         run()
 
 
+def test_what_the_first_split_found_serves_the_others_if_asked(table):
+    def trials(**options):
+        comparison = compare_ratings(
+            table, ["mf", "biases"], [0, 1], dataset="planted", max_trials=3, **options
+        )
+        return {(c["model"], c["seed"]): (c["n_trials"], c["settings"]) for c in comparison.cells}
+
+    each, once = trials(), trials(search_each=False)
+    for model in ("mf", "biases"):
+        assert each[model, 1][0] > 1 and once[model, 1][0] == 0
+        assert once[model, 0] == each[model, 0]
+        expected = once[model, 0][1] | ({"random_state": 1} if model == "mf" else {})
+        assert once[model, 1][1] == expected
+
+
 def test_too_few_ratings_to_hold_any_out_end_in_one_line():
     few = read_ratings(planted_ratings(n_users=4, n_items=4, share=1.0))
     with pytest.raises(DataError, match=r"16 ratings are too few .* at least 50"):

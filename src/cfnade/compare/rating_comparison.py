@@ -79,7 +79,7 @@ class RatingComparison:
                     half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / n**0.5
                     interval = [row[metric] - half, row[metric] + half]
                 row[f"{metric}_interval"] = interval
-            for name in ("log_loss", "ece", "fit_seconds"):
+            for name in ("log_loss", "ece", "fit_seconds", "fit_cpu_seconds"):
                 known = [cell[name] for cell in cells if cell.get(name) is not None]
                 row[name] = float(np.mean(known)) if known else None
             found.append(row)
@@ -97,6 +97,7 @@ def compare_ratings(
     *,
     dataset: str,
     max_trials: int,
+    search_each: bool = True,
     settings: Mapping[str, Any] | None = None,
     keep: Path | None = None,
     on_cell: Callable[[str, int], None] | None = None,
@@ -109,6 +110,8 @@ def compare_ratings(
         seeds: A split and a fit for each.
         dataset: Name of the data.
         max_trials: Settings to try per model and seed.
+        search_each: Search on the validation part of every split; if not, on that of the first one,
+            and keep what was found there.
         settings: Settings of CF-NADE that are the same for every trial.
         keep: Folder of finished cells, which are not run again.
         on_cell: Called with the model and the seed before each cell.
@@ -120,7 +123,8 @@ def compare_ratings(
             f"part; a comparison needs at least {LEAST_RATINGS}"
         )
     cells, (n_users, n_items, checksum) = [], identity_of(table.levels)
-    for model, seed in product(models, seeds):
+    found: dict[str, dict[str, Any]] = {}  # settings of the first split, by model
+    for seed, model in product(seeds, models):
         path = None if keep is None else keep / f"{model}-{seed}.json"
         if path is not None and path.exists():
             cell = parse_json(path.read_bytes())
@@ -130,10 +134,13 @@ def compare_ratings(
             if on_cell is not None:
                 on_cell(model, seed)
             fixed = dict(settings or {}) if model == "cfnade" else {}
-            cell = _cell(table, model, seed, max_trials, fixed) | {"data": checksum}
+            cell = _cell(table, model, seed, max_trials, fixed | found.get(model, {}))
+            cell["data"] = checksum
             if path is not None:
                 replace_file(path, json.dumps(cell, indent=1).encode())
         cells.append(cell)
+        if not search_each:
+            found.setdefault(model, cell["settings"])
     sizes = {"n_users": n_users, "n_items": n_items, "n_ratings": int(table.levels.nnz)}
     return RatingComparison(dataset, sizes, cells)
 
@@ -144,7 +151,7 @@ def _cell(
     """One model on one split."""
     make, grid = MODELS[name]
     usual = make()
-    fixed |= {"random_state": seed} if hasattr(usual, "random_state") else {}
+    fixed = fixed | ({"random_state": seed} if hasattr(usual, "random_state") else {})
     first = {setting: getattr(usual, setting) for setting in grid if setting not in fixed}
     train, test = table.split(TEST_SHARE, seed)
     kept, validation = train.split(VALIDATION_SHARE, seed)
@@ -157,10 +164,12 @@ def _cell(
     if first and max_trials > 1:
         searched = {setting: grid[setting] for setting in first}
         search = coordinate_search(attempt, first, searched, max_trials=max_trials)
-    started, settings = time.perf_counter(), {**search.chosen, **fixed}
+    started, settings = (time.perf_counter(), time.process_time()), {**search.chosen, **fixed}
     fitted = make(**settings).fit(train)
+    seconds, cpu_seconds = time.perf_counter() - started[0], time.process_time() - started[1]
     cell = {"model": name, "seed": seed, "settings": settings, "n_trials": len(search.trials)}
-    cell |= {"search_seconds": search.seconds, "fit_seconds": time.perf_counter() - started}
+    cell |= {"search_seconds": search.seconds, "fit_seconds": seconds}
+    cell["fit_cpu_seconds"] = cpu_seconds
     cell |= _errors(test, fitted.expected(*test.pairs), seed)
     return cell | _calibration(fitted, test) if isinstance(fitted, CFNADE) else cell
 
