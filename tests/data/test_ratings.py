@@ -225,3 +225,18 @@ def test_a_dislike_is_as_sure_as_the_surest_like_and_keeps_its_sign():
 def test_an_alpha_without_meaning_is_refused(alpha):
     with pytest.raises(ConfigError, match="alpha must be"):
         confidence(np.array([0.5]), alpha)
+
+
+def test_a_table_of_all_ratings_changes_nothing(rng):
+    counts = csr_array(np.ceil(6 * rng.random((40, 9))) * (rng.random((40, 9)) < 0.4))
+    ratings = RelativeRating().fit(counts)
+    items = rng.integers(9, size=30)
+    asked = rng.choice([-2.0, 0.5, 1.0, 2.0, 2.5, 6.0, 70.0], size=30)
+    searched = ratings.of_pairs(items, asked)
+    ratings.prepare(30)
+    assert "_table" not in vars(ratings)  # it would be larger
+    ratings.prepare(1000)
+    assert "_table" in vars(ratings)
+    np.testing.assert_array_equal(ratings.of_pairs(items, asked), searched)
+    ratings.fit(counts[:0])
+    np.testing.assert_array_equal(ratings.of_pairs(items, np.ones(30)), np.ones(30))

@@ -76,6 +76,7 @@ def recommend_all(
     n_users, n_items = histories.shape
     pays = n_users * n_items >= (_QUICK_PAYS if "torch" in sys.modules else _TORCH_PAYS)
     quick = answers.quick if pays and has_fast_int8() else None
+    answers.scorer.relative_rating.prepare(histories.nnz)
 
     def recommend(rows: slice) -> tuple[int, AnswerTable]:
         counts = histories[rows]

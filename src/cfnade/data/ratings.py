@@ -77,7 +77,7 @@ class RelativeRating:
     def fit(self, counts: CountMatrix, y: None = None) -> RelativeRating:
         """Learn each item's count distribution from counts, (n_users, n_items); `y` is unused."""
         counts = as_count_matrix(counts)
-        for cached in ("n_watchers", "_search_keys"):  # of an earlier fit
+        for cached in ("n_watchers", "_steps", "_table"):  # of an earlier fit
             self.__dict__.pop(cached, None)
         self.n_items_ = counts.shape[1]
         self.item_starts_, self.distinct_counts_, self.n_watchers_up_to_ = _distributions(
@@ -165,32 +165,46 @@ class RelativeRating:
         return item, self.distinct_counts_, n_watchers
 
     @cached_property
-    def _search_keys(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """All distinct counts, a sorted key for each entry of `distinct_counts_`, and `up_to`.
+    def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """All distinct counts, ascending; where the rating changes; and the rating from there on.
 
-        A key is the item and the rank of the count, so that one search serves all items. `up_to`
-        is `n_watchers_up_to_` with a final 0 for items without watchers.
+        A place is a key of an item and a rank: 0 for a count below all, r for the r-th distinct
+        count or one up to the next. So one search serves all items.
         """
         values = np.unique(self.distinct_counts_)
         item_of, _, _ = self.entries()
         ranks = np.searchsorted(values, self.distinct_counts_) + 1
-        up_to = np.concatenate([self.n_watchers_up_to_, [0]])
-        return values, _keys(item_of, ranks, values.size + 1), up_to
+        starts, n_watchers = self.item_starts_[:-1], self.n_watchers
+        lowest = _keys(np.arange(self.n_items_), np.zeros(1, np.int64), values.size + 1)
+        places = np.insert(_keys(item_of, ranks, values.size + 1), starts, lowest)
+        shares = np.insert(
+            self.n_watchers_up_to_ / n_watchers[item_of], starts, 1 / (n_watchers + 1)
+        )
+        return values, places, shares
+
+    @cached_property
+    def _table(self) -> NDArray[np.float64]:
+        """The rating of every key of `_steps`."""
+        values, places, shares = self._steps
+        n_keys = self.n_items_ * (values.size + 1)
+        return np.repeat(shares, np.diff(places, append=n_keys))
+
+    def prepare(self, n_pairs: int) -> None:
+        """Make a table of all ratings if it is smaller than the pairs that will be rated."""
+        if self.n_items_ * (self._steps[0].size + 1) < n_pairs:
+            self._table  # noqa: B018 (cached)
 
     def of_pairs(
         self, items: NDArray[np.integer], counts: NDArray[np.floating]
     ) -> NDArray[np.float64]:
         """Relative ratings of counts of these items, (n_pairs,) each: in (0, 1]; -1 of dislikes."""
-        values, seen, up_to = self._search_keys
-        asked = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
-        n_keys = self.n_items_ * (values.size + 1)
-        keys = np.arange(n_keys) if n_keys < asked.size else asked  # fewer searches
-        position = np.searchsorted(seen, keys, side="right") - 1  # last distinct count <= asked
-        position = position if keys is asked else position[asked]
-        n_watchers = self.n_watchers[items]
-        below_all = position < self.item_starts_[items]
-        n_no_more = np.where(below_all, 1, up_to[position])
-        ratings = np.asarray(n_no_more / np.where(below_all, n_watchers + 1, n_watchers))
+        self.prepare(items.size)
+        values, places, shares = self._steps
+        keys = _keys(items, np.searchsorted(values, counts, side="right"), values.size + 1)
+        if "_table" in self.__dict__:
+            ratings = self._table[keys]
+        else:
+            ratings = shares[np.searchsorted(places, keys, side="right") - 1]
         ratings[counts < 0] = -1.0
         return ratings
 
