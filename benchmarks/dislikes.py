@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from cfnade import RelativeRating, hold_out
 from cfnade.beyond.direct import NeighbourRegression
-from cfnade.beyond.factors import start_from_factors
+from cfnade.beyond.factors import item_scores, start_from_factors
 from cfnade.beyond.readout import ReadoutParts, find_readout
 from cfnade.data.ratings import likes_alone
 from cfnade.fit.plan import FitPlan
@@ -56,11 +56,12 @@ class Case:
         rated = self.ratings.transform(self.known)
         model = self.plan.model
         first = training.first_weights(model, self.plan.training, rated)
-        self.start, _ = start_from_factors(
-            first, rated, model, **asdict(self.plan.factors), seed=seed
-        )
-        direct = self.plan.direct
-        self.parts = ReadoutParts(NeighbourRegression(rated, direct.n_candidates, direct.max_users))
+        scores = item_scores(rated, model, **asdict(self.plan.factors))
+        self.start = start_from_factors(first, scores, seed=seed)
+        direct, l2 = self.plan.direct, self.plan.readout.or_usual().direct_l2
+        assert l2 is not None
+        regression = NeighbourRegression(rated, direct.n_candidates, direct.max_users)
+        self.parts = ReadoutParts(regression.neighbours(l2, regression.n_candidates))
 
     def train(self, with_dislikes: bool) -> training.Trained:
         """Train on the known pairs."""

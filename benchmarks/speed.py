@@ -55,14 +55,23 @@ only slows a run."""
 RECOMMENDING_TURNS = 3
 """Likewise when recommending for everybody."""
 
-CFNADE: dict[str, Any] = {"readout__direct": False, "recipe__validate_every": 1}
-"""The default, without the direct path: IMF has none, and quality is compared."""
+CFNADE: dict[str, Any] = {
+    "readout__direct": False,
+    "recipe__start": "factors",
+    "recipe__validate_every": 1,
+}
+"""The default, without the direct path: IMF has none, and quality is compared. Nor has the start
+neighbours of items, which the network alone has by default: to find them takes as long as all else.
+"""
 
 CFNADE_EPOCHS = {"short": 1, "long": 2}
 """Passes over all users: the default's, and a longer run."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "with the direct path": {"readout__direct": True},  # not in a quick run: it takes a minute
+    "with the direct path": {
+        "readout__direct": True,
+        "recipe__start": None,
+    },  # not in a quick run: it takes a minute
 }
 QUICK_USERS = 20_000
 QUICK = {"batch_size": 200}  # as there are fewer users, for about as many updates

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from cfnade.beyond.factors import (
     als_item_factors,
     can_start_from_factors,
+    item_scores,
     largest_singular_value,
     start_from_factors,
 )
@@ -136,8 +137,8 @@ def drawn(n_hidden: int, **settings):
 def started(ratings, n_hidden: int, n_factors: int, seed: int = 0, max_users=1000, **settings):
     weights, config = drawn(n_hidden, **settings)
     options = {"n_factors": n_factors, "alpha": ALPHA, "max_users": max_users, "n_iterations": 15}
-    found, _ = start_from_factors(weights, ratings, config, seed=seed, n_threads=1, **options)
-    return found, config
+    scores = item_scores(ratings, config, n_threads=1, **options)
+    return start_from_factors(weights, scores, seed=seed), config
 
 
 def entering(ratings, config) -> csr_array:

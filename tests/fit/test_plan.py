@@ -304,8 +304,42 @@ def test_items_have_more_neighbours_where_they_have_many_watchers_unless_set():
 
 
 def test_a_readout_without_a_direct_path_has_none():
-    plan = plan_of(readout=NO_READOUT)
+    plan = plan_of(readout=NO_READOUT, start="factors")
     assert plan.direct is None and plan.readout == NO_READOUT and plan.memory.direct == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, DirectPlan(100, None)),
+        ({"readout": Readout()}, None),
+        ({"start": "factors"}, None),
+        ({"start": "random"}, None),
+        ({"n_layers": 2}, None),
+        ({"n_items": 100_001}, None),
+        ({"n_pairs": 20_000}, DirectPlan(32, None)),
+    ],
+)
+def test_a_network_alone_starts_with_neighbours_too(changes, expected):
+    plan = plan_of(**{"readout": NO_READOUT, **changes})
+    assert plan.start_neighbours == expected
+    assert ("neighbours" in plan.lines()[1]) is (expected is not None)
+    if expected is not None:
+        assert plan.memory.direct > 0 and plan.direct is None
+
+
+@pytest.mark.parametrize(("watchers", "alone", "with_direct"), [(200, 0.1, 0.02), (20, 0.3, 0.8)])
+def test_the_regularisation_belongs_to_the_start(watchers, alone, with_direct):
+    plans = (plan_of(n_pairs=1_000 * watchers, readout=r) for r in (NO_READOUT, Readout()))
+    assert [plan.training.item_l2 for plan in plans] == [alone, with_direct]
+
+
+def test_neighbours_of_the_start_are_left_out_if_there_is_no_room():
+    memory = plan_of(readout=NO_READOUT).memory
+    limit = f"{memory.total - memory.direct - memory.block + 2**20}B"  # with small blocks
+    settings = FitSettings(Recipe(readout=NO_READOUT), memory_limit=limit)
+    less = FitPlan.of_size(10_000, 1_000, 200_000, settings)
+    assert less.start_neighbours is None and less.factors is not None
 
 
 # Memory ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from cfnade.beyond.factors import start_from_factors
+from cfnade.beyond.factors import item_scores, start_from_factors
 from cfnade.checkpoints import load_checkpoint, save_checkpoint
 from cfnade.data.ratings import RelativeRating
 from cfnade.data.splitting import hold_out
@@ -511,8 +511,8 @@ def test_a_linear_schedule_rises_and_falls_to_zero(ratings):
 
 def from_factors(model, ratings):
     drawn = first_weights(model, TRAINING, ratings)
-    options = {"n_factors": 10, "alpha": 10.0, "max_users": 99, "n_iterations": 15, "seed": 0}
-    return start_from_factors(drawn, ratings, model, **options)[0]
+    options = {"n_factors": 10, "alpha": 10.0, "max_users": 99, "n_iterations": 15}
+    return start_from_factors(drawn, item_scores(ratings, model, **options), seed=0)
 
 
 def test_a_start_from_factors_begins_below_a_random_one(ratings):

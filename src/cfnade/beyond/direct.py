@@ -7,6 +7,7 @@ The direct path adds them back: `logits = d + V h + x B`, with a few entries in 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from cfnade.threads import available_threads
+
+Neighbours: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Neighbours of each item and their weights, (n_items, n_neighbours) each."""
 
 LEAST_WATCHERS = 3
 """Watchers that an item needs for a regression."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,9 @@ from cfnade.threads import available_threads
 
 _L2 = 28.0  # the penalty is this times sqrt(1 + alpha): the usual optimum for IMF
 _MAX_L2 = 0.1  # penalty over the largest singular value at most; at 1 all factors would be 0
-_SPREAD = 0.25  # spread of a unit's input if all factors are kept: a tanh is nearly linear there
+SPREAD = 0.25
+"""Spread of a unit's input if all factors are kept: a tanh is nearly linear there."""
+
 _MAX_SPREAD = 0.5  # spread of a unit's input in a narrow network, at most
 _SHARE = 0.75  # share of the units that start from factors; the others are random
 _LEAST_VARIATION = 1e-2  # of the scores, over their size: below it they do not distinguish users
@@ -36,8 +39,30 @@ def can_start_from_factors(model: ModelConfig) -> bool:
     return model.n_layers == 1 and model.activation in ("tanh", "identity")
 
 
-def start_from_factors(
-    weights: Mapping[str, NDArray[np.float32]],
+@dataclass(frozen=True)
+class ItemScores:
+    """Scores of a factorisation as a sum over the history: `X S Y (Y'Y + l2)^-1 Y'`."""
+
+    histories: csr_array
+    """What enters the network for each like, X, sparse, (n_users, n_items)."""
+
+    into: NDArray[np.float32]
+    """`S Y (Y'Y + l2)^-1`, (n_items, n_factors)."""
+
+    items: NDArray[np.float32]
+    """Factors Y of the items, (n_items, n_factors)."""
+
+    gram: NDArray[np.float64]
+    """`Y'Y`, (n_factors, n_factors)."""
+
+    moment: NDArray[np.float64]
+    """Mean over users of the products of what enters two factors, (n_factors, n_factors)."""
+
+    spread: float | None
+    """Standard deviation of the scores; None if they do not distinguish users."""
+
+
+def item_scores(
     ratings: csr_array,
     model: ModelConfig,
     *,
@@ -45,36 +70,27 @@ def start_from_factors(
     alpha: float,
     max_users: int,
     n_iterations: int,
-    seed: int,
     first: NDArray[np.float32] | None = None,
     n_threads: int | None = None,
-) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.float32]]:
-    """Replace the random weights of most hidden units by a factorisation.
+) -> ItemScores:
+    """Factorise ratings, and make the scores a sum over the history.
 
     With Y the items' factors and S a diagonal matrix, a history x has the factors
-    `x S Y (Y'Y + l2)^-1`, and so the scores `x S Y (Y'Y + l2)^-1 Y'`, scaled to a spread of 1. S
-    divides by the root of the score that an item gives itself: ALS fits each item of a history, so
-    items with small factors weigh more there. The leading components are kept and rotated at
-    random, so each seed starts differently.
+    `x S Y (Y'Y + l2)^-1`, and so the scores `x S Y (Y'Y + l2)^-1 Y'`. S divides by the root of the
+    score that an item gives itself: ALS fits each item of a history, so items with small factors
+    weigh more there.
 
     Args:
-        weights: To start from, by name; not changed.
         ratings: Relative ratings to train on, sparse, (n_users, n_items).
         model: The network.
         n_factors: Factors of the factorisation.
         alpha: Its rate of confidence.
         max_users: Users to make it from at most, evenly spaced.
         n_iterations: Of its ALS.
-        seed: Of the rotation.
         first: Factors of the items to begin with, of similar data; None draws them.
         n_threads: For the factorisation; None takes all.
-
-    Returns:
-        Weights by name, those given if the factorisation does not distinguish users; and the
-        factors of the items, (n_items, n_factors).
     """
-    if ratings.shape[0] > max_users:
-        ratings = ratings[np.arange(max_users) * ratings.shape[0] // max_users]
+    ratings = evenly_spaced(ratings, max_users)
     confident = with_values(ratings, confidence(ratings.data, alpha))
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
     Y = als_item_factors(  # (n_items, n_factors)
@@ -85,27 +101,54 @@ def start_from_factors(
     own = np.einsum("ij,ij->i", into, Y)  # the score that each item gives itself, (n_items,)
     into /= np.sqrt(np.maximum(own, _LEAST_OWN * own.max() + 1e-30))[:, None]
     context = with_values(ratings, confidence(ratings.data, model.alpha))
-    entering = with_values(ratings, input_weight(context, model)) @ into  # (n_users, n_factors)
+    inputs = with_values(ratings, input_weight(context, model))
+    entering = inputs @ into  # (n_users, n_factors)
     moment = (entering.T @ entering).astype(np.float64) / max(len(entering), 1)
     mean = float(entering.mean(axis=0) @ Y.mean(axis=0))
     size = max(float((moment * gram).sum()) / len(Y), 0.0)  # mean square of the scores
     spread = math.sqrt(max(size - mean**2, 0.0))
-    if spread <= _LEAST_VARIATION * math.sqrt(size):
-        return dict(weights), Y
+    distinguishes = spread > _LEAST_VARIATION * math.sqrt(size)
+    return ItemScores(inputs, into, Y, gram, moment, spread if distinguishes else None)
 
-    n_hidden = weights["hidden_bias"].size
+
+def start_from_factors(
+    weights: Mapping[str, NDArray[np.float32]], scores: ItemScores, *, seed: int
+) -> dict[str, NDArray[np.float32]]:
+    """Replace the random weights of most hidden units by a factorisation.
+
+    Its scores are scaled to a spread of 1. The leading components are kept and rotated at random,
+    so each seed starts differently.
+
+    Args:
+        weights: To start from, by name; not changed.
+        scores: Those of the factorisation.
+        seed: Of the rotation.
+
+    Returns:
+        Weights by name, those given if the factorisation does not distinguish users.
+    """
+    if scores.spread is None:
+        return dict(weights)
+    n_factors, n_hidden = scores.items.shape[1], weights["hidden_bias"].size
     n_started = max(1, min(n_factors, int(_SHARE * n_hidden)))
-    _, components = np.linalg.eigh(gram)  # ascending
+    _, components = np.linalg.eigh(scores.gram)  # ascending
     rng = np.random.default_rng([seed, 0])
     rotation, _ = np.linalg.qr(rng.standard_normal((n_started, n_started)))
     kept = components[:, -n_started:] @ rotation  # (n_factors, n_started)
+    moment = scores.moment
     of_all = math.sqrt(float(np.trace(moment)) / n_factors)  # spread of what enters a unit
     of_kept = math.sqrt(float(np.mean(np.sum(kept * (moment @ kept), axis=0))))
-    scale = min(_SPREAD / max(of_all, 1e-12), _MAX_SPREAD / max(of_kept, 1e-12))
+    scale = min(SPREAD / max(of_all, 1e-12), _MAX_SPREAD / max(of_kept, 1e-12))
     started = {name: weight.copy() for name, weight in weights.items()}
-    started["like_weight"][:, :n_started] = scale * (into @ kept)
-    started["output_weight"][:, :n_started] = (Y @ kept) / (scale * spread)
-    return started, Y
+    started["like_weight"][:, :n_started] = scale * (scores.into @ kept)
+    started["output_weight"][:, :n_started] = (scores.items @ kept) / (scale * scores.spread)
+    return started
+
+
+def evenly_spaced(rows: csr_array, n_most: int) -> csr_array:
+    """At most so many rows, evenly spaced; the matrix itself if it has no more."""
+    n_rows = rows.shape[0]
+    return rows if n_rows <= n_most else rows[np.arange(n_most) * n_rows // n_most]
 
 
 def als_item_factors(

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from cfnade.answer.probability import Calibrator, fit_calibrator
 from cfnade.beyond.event_kinds import find_weights
-from cfnade.beyond.factors import start_from_factors
+from cfnade.beyond.factors import item_scores, start_from_factors
 from cfnade.beyond.features import FeatureStrengths
+from cfnade.beyond.low_rank_start import start_with_neighbours
 from cfnade.beyond.readout import Readout
 from cfnade.checkpoints import Checkpoints, open_checkpoints
 from cfnade.data.event_splits import split_by_time, split_last, split_random
@@ -428,17 +429,19 @@ class _Fitting:
         else:
             is_same = self.factorised["data"] is part.data
             factors = replace(factors, n_iterations=0) if is_same else factors.rough()
-        started, found = start_from_factors(
-            first_weights(plan.model, plan.training, part.rated),
+        scores = item_scores(
             part.rated,
             plan.model,
             **asdict(factors),
-            seed=plan.training.seed,
             first=first,
             n_threads=self.settings.n_threads,
         )
-        self.factorised.update(data=part.data, items=found)
-        return started
+        self.factorised.update(data=part.data, items=scores.items)
+        drawn = first_weights(plan.model, plan.training, part.rated)
+        seed, found = plan.training.seed, part.start_neighbours
+        if found is None:
+            return start_from_factors(drawn, scores, seed=seed)
+        return start_with_neighbours(drawn, plan.model, scores, found, seed=seed)
 
     def _announce(self, name: str, plan: FitPlan) -> None:
         self.callbacks.plan({}, plan.training.max_epochs)
@@ -470,6 +473,7 @@ class _Fitting:
                 resume=resume,
                 resume_key={
                     "start": None if plan.factors is None else asdict(plan.factors),
+                    "start_neighbours": plan.start_neighbours is not None,
                     "readout": None if judge is None else asdict(plan.readout),
                     "choose_by": None if judge is None else self.settings.choose_by,
                 },

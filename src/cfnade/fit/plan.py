@@ -229,6 +229,10 @@ class FitPlan:
     direct: DirectPlan | None
     """None leaves the direct path out."""
 
+    start_neighbours: DirectPlan | None
+    """Neighbours that the start has beside the factors; None has none, as always if there is a
+    direct path."""
+
     trials: int
     """Maximum number of trainings in the search for `max_epochs`, `alpha` and `item_l2`."""
 
@@ -269,10 +273,12 @@ class FitPlan:
         factors = _factors(recipe, model, n_users, n_pairs)
         if recipe.schedule is None:
             recipe = replace(recipe, schedule="constant" if factors is None else "linear")
-        training = _training(recipe, n_users, n_items, n_pairs, settings.seed)
-        direct = None
-        if recipe.readout.direct and n_items <= DIRECT_MAX_ITEMS:
+        direct, beside = None, None
+        if n_items <= DIRECT_MAX_ITEMS:
             direct = _direct(recipe.readout, n_users, n_items, n_pairs)
+        if not recipe.readout.direct:
+            direct, beside = None, direct if recipe.start is None and factors else None
+        training = _training(recipe, n_users, n_items, n_pairs, settings.seed, beside is not None)
         given = settings.memory_limit
         limit = None if given is None else check_bytes("memory_limit", given)
         by = _validation_by(settings.validation_by, clock)
@@ -283,17 +289,15 @@ class FitPlan:
             n_pairs,
             model,
             training,
-            direct=0
-            if direct is None
-            else regression_bytes(n_users, n_items, n_pairs, direct.n_candidates, direct.max_users),
+            direct=_direct_bytes(direct or beside, n_users, n_items, n_pairs),
             n_factors=0 if factors is None else factors.n_factors,
             judged_users=_validation_users(n_users, n_items, clock),
         )
         memory = sizes(n_trainings=1 + trains_beside)
         if limit is not None and memory.total > limit:
             trains_beside, memory = False, sizes().within(limit)
-        if direct is not None and not memory.direct:
-            direct = None
+        if not memory.direct:
+            direct = beside = None
         readout = replace(recipe.readout, direct=False)
         if direct is not None:
             readout = replace(recipe.readout, direct_neighbours=direct.n_candidates)
@@ -305,6 +309,7 @@ class FitPlan:
             readout,
             factors,
             direct,
+            beside,
             recipe.trials,
             memory,
             trains_beside,
@@ -370,6 +375,8 @@ class FitPlan:
         if self.factors is not None:
             n_rows = min(self.n_users, self.factors.max_users) + n_items
             stages["factors"] = 2e-7 * n_rows * self.factors.n_factors**2
+            if self.start_neighbours is not None:
+                stages["factors"] += 1e-6 * n_items * self.start_neighbours.n_candidates**2
         for number in range(2, self.trials + 1):
             stages[f"training {number}"] = stages["training"]
         after = {name: stages.pop(name) for name in ("readout", "calibration")}
@@ -436,6 +443,8 @@ class FitPlan:
         start = "random weights"
         if self.factors is not None:
             start = f"{self.factors.n_factors} factors (alpha {self.factors.alpha:g})"
+            if self.start_neighbours is not None:
+                start += f" and {self.start_neighbours.n_candidates} neighbours for each item"
         direct = "none"
         if self.direct is not None:
             users = self.direct.max_users
@@ -493,7 +502,7 @@ def _shared(kind: type, recipe: Recipe) -> dict[str, Any]:
 
 
 def _training(
-    recipe: Recipe, n_users: int, n_items: int, n_pairs: int, seed: int
+    recipe: Recipe, n_users: int, n_items: int, n_pairs: int, seed: int, with_neighbours: bool
 ) -> TrainingConfig:
     settings: Mapping[str, Any] = _shared(TrainingConfig, recipe)
     decided: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
@@ -503,7 +512,8 @@ def _training(
         decided["batch_size"] = max(few, min(_MOST_BATCH, n_users // _MANY_UPDATES))
     is_well_known = _is_well_known(n_users, n_items, n_pairs)
     if recipe.item_l2 is None:
-        decided["item_l2"] = 0.02 if is_well_known else 0.8
+        weak, strong = (0.1, 0.3) if with_neighbours else (0.02, 0.8)
+        decided["item_l2"] = weak if is_well_known else strong
     if recipe.learning_rate is None:
         overfits = recipe.schedule == "linear" and not is_well_known
         more = max(1.0, decided["batch_size"] / _BATCH)
@@ -547,6 +557,12 @@ def _factors(recipe: Recipe, model: ModelConfig, n_users: int, n_pairs: int) -> 
     n_factors = max(1, min(N_FACTORS, min(n_users, model.n_items) // 2))
     n_iterations = ROUGH_ITERATIONS if is_sample else FACTOR_ITERATIONS
     return FactorPlan(n_factors, alpha, FACTOR_USERS, n_iterations)
+
+
+def _direct_bytes(direct: DirectPlan | None, n_users: int, n_items: int, n_pairs: int) -> int:
+    if direct is None:
+        return 0
+    return regression_bytes(n_users, n_items, n_pairs, direct.n_candidates, direct.max_users)
 
 
 def _direct(readout: Readout, n_users: int, n_items: int, n_pairs: int) -> DirectPlan:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.beyond.direct import NeighbourRegression
+from cfnade.beyond.direct import NeighbourRegression, Neighbours
 from cfnade.beyond.event_kinds import target_features
+from cfnade.beyond.factors import evenly_spaced
 from cfnade.beyond.logistic import logistic_regression
 from cfnade.beyond.readout import Readout, ReadoutParts
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
@@ -20,7 +21,7 @@ from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions, with_dislikes
 from cfnade.data.ratings import RelativeRating, likes_alone
 from cfnade.data.splitting import overlap, without_overlap
-from cfnade.fit.plan import FEWEST_REPEATS, FitPlan
+from cfnade.fit.plan import FEWEST_REPEATS, DirectPlan, FitPlan
 from cfnade.model.inference import NetworkScorer, NumpyNetwork
 
 LEAST_SLOPE = 0.1
@@ -53,14 +54,27 @@ class TrainingPart:
     @cached_property
     def readout_parts(self) -> ReadoutParts:
         """The direct path."""
-        direct, l2 = self.plan.direct, self.plan.readout.or_usual().direct_l2
-        if direct is None or not self.plan.readout.direct:
-            return ReadoutParts(None)
+        direct = self.plan.direct if self.plan.readout.direct else None
+        return ReadoutParts(self._neighbours(direct, self.rated))
+
+    @cached_property
+    def start_neighbours(self) -> Neighbours | None:
+        """Neighbours that the start has beside the factors, found on the same users."""
+        factors = self.plan.factors
+        if factors is None:
+            return None
+        rated = evenly_spaced(self.rated, factors.max_users)
+        return self._neighbours(self.plan.start_neighbours, rated)
+
+    def _neighbours(self, direct: DirectPlan | None, rated: csr_array) -> Neighbours | None:
+        if direct is None:
+            return None
+        l2 = self.plan.readout.or_usual().direct_l2
         assert l2 is not None
         regression = NeighbourRegression(
-            self.rated, direct.n_candidates, direct.max_users, self.n_threads
+            rated, direct.n_candidates, direct.max_users, self.n_threads
         )
-        return ReadoutParts(regression.neighbours(l2, regression.n_candidates))
+        return regression.neighbours(l2, regression.n_candidates)
 
     @cached_property
     def half_lives(self) -> Sequence[float]:
