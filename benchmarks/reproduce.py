@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from accuracy_sets import FIVE, SETS, Parts, whole, with_test_part
+from versions import commit, named
 
 from cfnade.compare.contender import Contender
 from cfnade.compare.plots import save_figure, sweep_plot
@@ -95,14 +95,6 @@ class Cells:
         places = {model: place for place, model in enumerate(MODELS)}
         found = [cell for cell in found if "mpr" in cell and cell["model"] in places]
         return sorted(found, key=lambda cell: (places[cell["model"]], cell["alpha"]))
-
-
-def commit() -> str:
-    """The version of the code, short; with a + if the source has changed since."""
-    git = ["git", "-C", str(ROOT)]
-    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"]).returncode
-    return head.stdout.strip() + "+" * bool(changed)
 
 
 def run_cell(candidate: Contender, protocol: Protocol, trials: int) -> dict[str, Any]:
@@ -278,8 +270,8 @@ def _remarks(
     best: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> list[str]:
     """The version of the code, epochs, and chosen values at an end of what was tried."""
-    commits = sorted({cell["commit"] for cells in found.values() for cell in cells})
-    lines = [f"Commit: {', '.join(commits)}.", ""]
+    commits = named(cell["commit"] for cells in found.values() for cell in cells)
+    lines = [f"Commit: {commits}.", ""]
     epochs = [
         f"{name} {by_model['cfnade-paper']['settings']['max_epochs']}"
         for name, by_model in best.items()
