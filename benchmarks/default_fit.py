@@ -262,7 +262,8 @@ def _baselines(outcome: Mapping[str, Any] | None) -> list[str]:
     """Tuned IMF, and the best other by MPR and by nDCG; empty where there is no comparison."""
     if outcome is None:
         return ["", "", ""]
-    others = [r for r in outcome["results"] if r["model"] not in ("cfnade", "imf")]
+    baselines = [r for r in outcome["results"] if not r["model"].startswith("cfnade")]
+    others = [r for r in baselines if r["model"] != "imf"]
     (imf,) = (r["metrics"] for r in outcome["results"] if r["model"] == "imf")
     if not others:
         return [f"{imf['mpr']:.2f} / {imf['ndcg@100']:.4f}", "", ""]

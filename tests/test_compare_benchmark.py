@@ -79,6 +79,14 @@ def test_what_each_search_got_stands_below_the_table(benchmark):
     assert "| plays | 9 / 60 / 61 (time) |  | 5 / 60 / 61 |" in text
 
 
+def test_parts_of_cfnade_are_not_the_best_other_model_next_to_als(benchmark):
+    import default_fit
+
+    rows = [row("cfnade-network", 4.0, BEHIND), row("ease", 7.0, BEHIND), row("imf", 6.0, BEHIND)]
+    found = default_fit._baselines(outcome(row("cfnade", 5.0, BEST), *rows))
+    assert found == ["6.00 / 0.1667", "ease 7.00", "ease 0.1429"]
+
+
 def test_the_network_alone_and_all_but_the_network_are_in_every_comparison(benchmark, tmp_path):
     for command in (
         benchmark.arguments_of("ml-1m", tmp_path, tmp_path),

@@ -55,8 +55,8 @@ def test_each_half_step_is_that_of_spark(spark, counts):
 
 @on_spark
 def test_without_spark_the_loss_is_as_low(spark, counts):
-    """From other random numbers, both end where the loss is the same within a few per cent."""
-    few = {**SETTINGS, "iterations": 30}
+    """From other random numbers, both come to where the loss is the same within 5 %."""
+    few = {**SETTINGS, "iterations": 10}  # at 30 a small stack of Java overflows
     losses = [
         loss(IMFSpark(**few, random_state=seed, session=session).fit(counts), counts)
         for session in (None, lambda: spark)

@@ -95,12 +95,11 @@ class IMFSpark:
 
     def _without_spark(self, ratings: csr_array) -> NDArray[np.float32]:
         rng, of_items = np.random.default_rng(self.random_state), ratings.T.tocsr()
-        users = rng.standard_normal((ratings.shape[0], self.factors))
-        users *= (np.diff(ratings.indptr) > 0)[:, None] / np.linalg.norm(users, axis=1)[:, None]
-        items = self.half_step(of_items, users.astype(np.float32))
+        start = rng.standard_normal((ratings.shape[0], self.factors))
+        start *= (np.diff(ratings.indptr) > 0)[:, None] / np.linalg.norm(start, axis=1)[:, None]
+        items = self.half_step(of_items, start.astype(np.float32))
         for _ in range(self.iterations - 1):
-            users = self.half_step(ratings, items)
-            items = self.half_step(of_items, users)
+            items = self.half_step(of_items, self.half_step(ratings, items))
         return items
 
     def _als(self, ratings: csr_array, session: SparkSession) -> Any:
