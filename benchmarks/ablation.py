@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 from default_fit import SETS, read_set
+from nested import resampled_means
 
 from cfnade import ImplicitCFNADE, RelativeRating, evaluate
 from cfnade.baselines import IMF
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import imf_regularization
-from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
+from cfnade.metrics.bootstrap import percentile_interval
 from cfnade.metrics.formulas import UserSums
 
 OUTCOMES = Path(__file__).parent / "results" / "ablation"
@@ -133,13 +134,8 @@ def per_seed(name: str, part: str, metric: str, seeds: list[int]) -> list[UserSu
 
 def change(without: list[UserSums], whole: list[UserSums]) -> tuple[float, float, float]:
     """Change in percent if the part is left out, and its 95 % interval over users and seeds."""
-    n_bootstrap, rng = 1000, np.random.default_rng(0)
-    means = bootstrap_means([*without, *whole], n_bootstrap=n_bootstrap, rng=0)
-    parts = []
-    for columns in (means[:, : len(without)], means[:, len(without) :]):
-        drawn = rng.integers(columns.shape[1], size=columns.shape)  # seeds, with replacement
-        parts.append(np.take_along_axis(columns, drawn, axis=1).mean(axis=1))
-    low, high = percentile_interval(100.0 * (parts[0] / parts[1] - 1.0))
+    means = resampled_means([without, whole], n_bootstrap=1000)
+    low, high = percentile_interval(100.0 * (means[:, 0] / means[:, 1] - 1.0))
     mean = np.mean([s.mean for s in without]) / np.mean([s.mean for s in whole])
     return 100.0 * (float(mean) - 1.0), low, high
 

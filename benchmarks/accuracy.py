@@ -29,6 +29,7 @@ from accuracy_report import collect, write_document
 from accuracy_sets import QUICK, SETS, AccuracySet
 from nested import Choice, Judgement, choose, judge
 from threadpoolctl import threadpool_limits
+from versions import commit
 
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
@@ -75,9 +76,9 @@ class Cell:
     def keep_judgement(self, judged: Judgement, facts: dict[str, Any]) -> None:
         """Write the figures of the choice; then the cell is done."""
         arrays = {}
-        for metric, sums in judged.per_user.items():
-            arrays[f"{CHOSEN}/{metric}/total"] = sums.total
-            arrays[f"{CHOSEN}/{metric}/weight"] = sums.weight
+        for metric, of_seeds in judged.per_user.items():
+            arrays[f"{CHOSEN}/{metric}/total"] = np.stack([sums.total for sums in of_seeds])
+            arrays[f"{CHOSEN}/{metric}/weight"] = of_seeds[0].weight
         np.savez_compressed(self.users_file, **arrays)
         shown = {f.name: getattr(judged, f.name) for f in fields(judged) if f.name != "per_user"}
         _write(self.judgement_file, {**facts, "judged": {CHOSEN: shown}})
@@ -143,7 +144,8 @@ def run_cell(
         logger.warning("%s failed: %s", cell.judgement_file.stem, error)
         cell.keep_failure(str(error))
         return
-    cell.keep_judgement(judged, {"seconds": round(time.perf_counter() - started, 1)})
+    seconds = round(time.perf_counter() - started, 1)
+    cell.keep_judgement(judged, {"seconds": seconds, "commit": commit()})
     figures = {metric: round(judged.metrics[metric], 4) for metric in ("mpr", "ndcg@100")}
     print(f"{cell.judgement_file.parent.name:22}{cell.judgement_file.stem:32}{figures}", flush=True)
 

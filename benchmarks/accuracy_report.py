@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from accuracy_sets import PUBLISHED_GOWALLA, AccuracySet
 from nested import against
+from versions import named
 
 from cfnade.metrics.formulas import UserSums
 
@@ -98,6 +99,7 @@ def _method(folder: Path, name: str, dataset: AccuracySet) -> dict[str, Any]:
         "search_seconds": first["search_seconds"],
         "n_settings": first["n_settings"],
         "n_looks": first.get("n_looks", 0),
+        "commit": kept.get("commit"),
         "all_metrics": next(iter(kept["judged"].values()))["metrics"],
     }
 
@@ -121,9 +123,11 @@ def _against_reference(folder: Path, name: str, metric: str, by: str) -> dict[st
     return {"cfnade_less_this": difference, "interval_of_it": interval, "cfnade": verdict}
 
 
-def _sums(path: Path, by: str, metric: str) -> UserSums:
+def _sums(path: Path, by: str, metric: str) -> list[UserSums]:
+    """The figures of single users, for each seed."""
     with np.load(path) as arrays:
-        return UserSums(arrays[f"{by}/{metric}/total"], arrays[f"{by}/{metric}/weight"])
+        weight = arrays[f"{by}/{metric}/weight"]
+        return [UserSums(total, weight) for total in arrays[f"{by}/{metric}/total"]]
 
 
 def write_document(collected: dict[str, Any], root: Path, instead: Path | None = None) -> None:
@@ -166,11 +170,11 @@ def _protocol_lines() -> list[str]:
         "Gowalla's published split: as nDCG@20 rises). The choice is written to a file, fitted on "
         "train and validation with up to three seeds (one for deterministic methods) and tested "
         "once, for all tables ([decision 45](decisions/0045-one-criterion-for-all.md)). Figures "
-        "are means over seeds with 95 % bootstrap intervals over users. `cfnade-network` is "
-        "CF-NADE without the direct path, `cfnade-no-network` the matrix factorisation and the "
-        "direct path without a network; `cfnade-paper` has the paper's settings except for the "
-        "learning rate. The table of seconds has the settings that each method tried and its looks "
-        "at validation.",
+        "are means over seeds with 95 % bootstrap intervals over users and seeds. "
+        "`cfnade-network` is CF-NADE without the direct path, `cfnade-no-network` the matrix "
+        "factorisation and the direct path without a network; `cfnade-paper` has the paper's "
+        "settings except for alpha and the learning rate, and tries four at most. The table of "
+        "seconds has the settings that each method tried and its looks at validation.",
         "",
         "Marks compare with `cfnade` (paired bootstrap over users): none, `cfnade` is "
         "significantly better; (=), no significant difference; **(ahead)**, the other is "
@@ -190,7 +194,7 @@ def _earlier_rule(sets: Mapping[str, Any]) -> list[str]:
     return [
         f"Not rerun since, and chosen by the earlier rule: {', '.join(earlier)}. There CF-NADE was "
         "chosen by MPR, and each baseline by MPR for the MPR table and by validation nDCG for the "
-        "others.",
+        "others. Intervals there are over users alone.",
         "",
     ]
 
@@ -202,8 +206,9 @@ def _is_tuned_baseline(name: str, method: Mapping[str, Any]) -> bool:
 
 def _sizes(sets: Mapping[str, Any]) -> list[str]:
     lines = [
-        "| data | users | items | pairs | for validation | for the test | split | validation by |",
-        "|---|---|---|---|---|---|---|---|",
+        "| data | users | items | pairs | for validation | for the test | split | validation by "
+        "| commit |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, found in sets.items():
         split = found["split"]
@@ -211,7 +216,8 @@ def _sizes(sets: Mapping[str, Any]) -> list[str]:
         cells += [f"{split[f'n_{part}_pairs']:,}" for part in ("validation", "test")]
         kind = "the files' own" if split["is_fixed_split"] else "random"
         by = split.get("validation_by", "pairs")
-        lines.append(f"| {name} | {' | '.join(cells)} | {kind} | {by} |")
+        commits = named(method.get("commit") for method in found["methods"].values())
+        lines.append(f"| {name} | {' | '.join(cells)} | {kind} | {by} | {commits} |")
     return [*lines, ""]
 
 
@@ -309,6 +315,10 @@ def _edges(sets: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _most_tried(found: Mapping[str, Any]) -> int:
+    return max(method.get("n_settings", 0) for method in found["methods"].values())
+
+
 def _gowalla(found: dict[str, Any]) -> list[str]:
     """Our figures beside the published ones, under the published protocol."""
     lines = [
@@ -317,7 +327,8 @@ def _gowalla(found: dict[str, Any]) -> list[str]:
         "Train and test as published; all items that are not in a user's train part are ranked, "
         "and recall is over all held-out items. Published figures are from their papers or "
         "RecZoo's table, or as their source says. Our settings are chosen on a part of train, by "
-        "nDCG@20. CF-NADE's own settings are not searched here.",
+        "nDCG@20. CF-NADE's own settings are not searched here; the others try "
+        f"{_most_tried(found)} settings at most, so they may be better than this.",
         "",
         "| method | Recall@20 | nDCG@20 | search s | fit s | source |",
         "|---|---|---|---|---|---|",

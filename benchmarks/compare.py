@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from versions import commit, named
+
 from cfnade.compare.comparison import DEFAULT_MODELS
 from cfnade.data.datasets import write_purchases
 
@@ -115,6 +117,8 @@ def table(outcomes: dict[str, dict[str, Any]]) -> str:
         cells.append(f"{outcome['seconds'] / 60:.1f}" if "seconds" in outcome else "")
         lines.append(f"| {name} ({size}) | {' | '.join(cells)} |")
     lines += ["", *(_wins(outcomes, metric) for metric in ("mpr", "ndcg@100")), *_edges(outcomes)]
+    lines += ["", *_searches(outcomes, models), ""]
+    lines += [f"Commit: {named(outcome.get('commit') for outcome in outcomes.values())}."]
     return "\n".join([*lines, ""])
 
 
@@ -140,6 +144,45 @@ def _wins(outcomes: Mapping[str, dict[str, Any]], metric: str) -> str:
     )
 
 
+def _searches(outcomes: Mapping[str, dict[str, Any]], models: list[str]) -> list[str]:
+    """What the search of each model got."""
+    marks = {"time": " (time)", "trials": " (trials)"}
+    lines = [
+        "Searches: settings tried / looks at validation / seconds; in brackets what ended one that "
+        "might have gone on.",
+        "",
+        f"| data | {' | '.join(models)} |",
+        "|---" * (len(models) + 1) + "|",
+    ]
+    for name, outcome in outcomes.items():
+        shown = {
+            result["model"]: f"{result['n_settings']} / {result['n_looks']} / "
+            f"{result['search_seconds']:.0f}{marks.get(result.get('stopped_by'), '')}"
+            for result in outcome["results"]
+            if "n_looks" in result
+        }
+        if shown:
+            lines.append(f"| {name} | {' | '.join(shown.get(model, '') for model in models)} |")
+    return lines if len(lines) > 4 else []
+
+
+def by_mpr_alone(outcomes: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Says which outcomes are from before all models were chosen by one criterion."""
+    names = [
+        name
+        for name, outcome in outcomes.items()
+        if "choose_by" not in outcome.get("protocol", {"choose_by": None})
+    ]
+    if not names:
+        return []
+    return [
+        f"On {', '.join(names)} baselines were chosen by validation MPR alone, and CF-NADE's "
+        "readout by MPR / nDCG@100 ([decision 45](decisions/0045-one-criterion-for-all.md) came "
+        "later): that favours CF-NADE on nDCG.",
+        "",
+    ]
+
+
 def _edges(outcomes: Mapping[str, dict[str, Any]]) -> list[str]:
     """Chosen values at an end of their grid."""
     ends = [
@@ -148,7 +191,7 @@ def _edges(outcomes: Mapping[str, dict[str, Any]]) -> list[str]:
         for result in outcome["results"]
         for edge in result.get("at_edge", ())
     ]
-    return [f"Chosen at an end of the grid: {'; '.join(ends)}."] if ends else []
+    return [f"Chosen at an end of the grid: {'; '.join(ends)}.  "] if ends else []
 
 
 def _cell(result: dict[str, Any]) -> str:
@@ -201,7 +244,7 @@ def main() -> int:
         if done.returncode:
             return done.returncode
         found = json.loads(outcome.read_text())
-        found["seconds"] = round(time.perf_counter() - started, 1)
+        found |= {"seconds": round(time.perf_counter() - started, 1), "commit": commit()}
         outcome.write_text(json.dumps(found, indent=2) + "\n")
     return 0
 

@@ -26,10 +26,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from versions import commit
+
 from cfnade import ImplicitCFNADE, Interactions, read_interactions
 from cfnade.baselines import IMF
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.data.datasets import write_purchases
+from compare import by_mpr_alone
 
 OUTCOMES = Path(__file__).parent / "results" / "fit"
 
@@ -105,6 +108,7 @@ def run_typed(name: str, kind: str, folder: Path) -> None:
         "set": name,
         "kind": kind,
         "has_times": has_times,
+        "commit": commit(),
         "seconds": round(seconds, 2),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
     }
@@ -134,6 +138,7 @@ def run(name: str, kind: str, folder: Path) -> None:
         "n_users": data.n_users,
         "n_items": data.n_items,
         "n_pairs": int(known.nnz),
+        "commit": commit(),
         "seconds": round(seconds, 2),
         "cpu_seconds": round(cpu, 2),
     }
@@ -189,8 +194,8 @@ def fit_section(tuned: Mapping[str, Any]) -> str:
             *_baselines(tuned.get(name)),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *by_mpr_alone({n: o for n, o in tuned.items() if n in found})]
     lines += [
-        "",
         "Seconds of wall time on two threads (CPU seconds in brackets), and the size of the saved "
         "model. *Default* is the fit alone, on counts without times. *Typed* is the command "
         "`cfnade fit FILE --out MODEL`, from its start to the saved model, on the whole file; a "
@@ -257,7 +262,8 @@ def _baselines(outcome: Mapping[str, Any] | None) -> list[str]:
     """Tuned IMF, and the best other by MPR and by nDCG; empty where there is no comparison."""
     if outcome is None:
         return ["", "", ""]
-    others = [r for r in outcome["results"] if r["model"] not in ("cfnade", "imf")]
+    baselines = [r for r in outcome["results"] if not r["model"].startswith("cfnade")]
+    others = [r for r in baselines if r["model"] != "imf"]
     (imf,) = (r["metrics"] for r in outcome["results"] if r["model"] == "imf")
     if not others:
         return [f"{imf['mpr']:.2f} / {imf['ndcg@100']:.4f}", "", ""]

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol
 from cfnade.errors import ConfigError, DataError
-from cfnade.metrics.bootstrap import bootstrap_means, paired_intervals, percentile_interval
+from cfnade.metrics.bootstrap import bootstrap_means, percentile_interval
 from cfnade.metrics.formulas import UserSums
 from cfnade.metrics.search import Validation
 
@@ -80,13 +81,13 @@ class Judgement:
     """The mean over seeds."""
 
     intervals: dict[str, tuple[float, float]]
-    """95 % bootstrap interval over users of that mean."""
+    """95 % bootstrap interval of that mean, over users and seeds."""
 
     fit_seconds: list[float]
     """Of each final fit."""
 
-    per_user: dict[str, UserSums]
-    """Each metric's parts, user by user, averaged over seeds."""
+    per_user: dict[str, list[UserSums]]
+    """Each metric's parts, user by user, for each seed."""
 
 
 def judge(
@@ -107,7 +108,7 @@ def judge(
         n_bootstrap: Resamples of users for the intervals.
 
     Returns:
-        Means over seeds, with intervals over users.
+        Means over seeds, with intervals over users and seeds.
     """
     if not seeds:
         raise ConfigError("a judgement needs at least one seed")
@@ -118,36 +119,56 @@ def judge(
         seconds.append(round(time.perf_counter() - started, 2))
         evaluations.append(protocol.test(fitted))
     names = list(evaluations[0].metrics)
-    per_user = {
-        name: UserSums(
-            np.mean([each.per_user[name].total for each in evaluations], axis=0),
-            evaluations[0].per_user[name].weight,
-        )
-        for name in names
-    }
-    means = bootstrap_means(
+    per_user = {name: [each.per_user[name] for each in evaluations] for name in names}
+    by_seed = {name: [each.metrics[name] for each in evaluations] for name in names}
+    means = resampled_means(
         list(per_user.values()), n_bootstrap=n_bootstrap, rng=protocol.config.seed
     )
     return Judgement(
         list(seeds),
-        {name: [each.metrics[name] for each in evaluations] for name in names},
-        {name: per_user[name].mean for name in names},
+        by_seed,
+        {name: float(np.mean(found)) for name, found in by_seed.items()},
         {name: percentile_interval(means[:, place]) for place, name in enumerate(names)},
         seconds,
         per_user,
     )
 
 
+def resampled_means(
+    models: Sequence[Sequence[UserSums]], *, n_bootstrap: int, rng: int = 0
+) -> NDArray[np.float64]:
+    """Means over resampled users and seeds, (n_bootstrap, n_models).
+
+    Each model has a metric's parts for each of its seeds. All models share the users of a
+    resample; the seeds of each are drawn anew, with replacement.
+    """
+    means = bootstrap_means(
+        [sums for seeds in models for sums in seeds], n_bootstrap=n_bootstrap, rng=rng
+    )
+    seed_draws, first, columns = np.random.default_rng(rng), 0, []
+    for seeds in models:
+        own = means[:, first : first + len(seeds)]
+        drawn = seed_draws.integers(len(seeds), size=own.shape)
+        columns.append(np.take_along_axis(own, drawn, axis=1).mean(axis=1))
+        first += len(seeds)
+    return np.stack(columns, axis=1)
+
+
 def against(
-    mine: UserSums, theirs: UserSums, metric: str, *, n_bootstrap: int = 2000, rng: int = 0
+    mine: Sequence[UserSums],
+    theirs: Sequence[UserSums],
+    metric: str,
+    *,
+    n_bootstrap: int = 2000,
+    rng: int = 0,
 ) -> tuple[float, tuple[float, float], Verdict]:
     """Whether a model is significantly better than another on the same users (paired bootstrap).
 
     Args:
-        mine: The metric's parts, user by user.
+        mine: The metric's parts, user by user, for each seed.
         theirs: Of the other, the same users.
         metric: Its name: MPR is better where it is lower.
-        n_bootstrap: Resamples of users.
+        n_bootstrap: Resamples of users, and of the seeds of each.
         rng: Seed.
 
     Returns:
@@ -156,11 +177,16 @@ def against(
     Raises:
         DataError: If the users differ.
     """
-    if not np.array_equal(mine.weight, theirs.weight):
+    if not all(np.array_equal(mine[0].weight, each.weight) for each in (*mine, *theirs)):
         raise DataError("other users or pairs were judged; judge both models on one split")
-    ((low, high),) = paired_intervals([mine], theirs, n_bootstrap=n_bootstrap, rng=rng)
+    means = resampled_means([mine, theirs], n_bootstrap=n_bootstrap, rng=rng)
+    low, high = percentile_interval(means[:, 0] - means[:, 1])
+    totals = [[each.total for each in seeds] for seeds in (mine, theirs)]
+    if np.array_equal(*totals):
+        low = high = 0.0  # BLAS may round two equal columns differently
     verdict: Verdict = "within noise"
     if not low <= 0.0 <= high:
         is_lower = high < 0.0
         verdict = "win" if is_lower == metric.startswith("mpr") else "loss"
-    return mine.mean - theirs.mean, (low, high), verdict
+    difference = float(np.mean([s.mean for s in mine]) - np.mean([s.mean for s in theirs]))
+    return difference, (low, high), verdict

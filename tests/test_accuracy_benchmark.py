@@ -68,6 +68,8 @@ def test_each_cell_has_a_choice_and_a_judgement(cells) -> None:
         assert {f"{method}.choice.json", f"{method}.json", f"{method}.npz"} <= names
     judged = json.loads((cells / "tiny" / "ials.json").read_text())["judged"]
     assert len(judged["chosen"]["by_seed"]["mpr"]) == 2
+    with np.load(cells / "tiny" / "ials.npz") as arrays:
+        assert len(arrays["chosen/mpr/total"]) == 2
     assert (
         len(json.loads((cells / "tiny" / "ease.json").read_text())["judged"]["chosen"]["seeds"])
         == 1
@@ -286,23 +288,41 @@ def test_a_judgement_is_the_mean_over_seeds_of_what_each_reaches(nested, protoco
 def test_who_wins_follows_from_the_paired_differences(nested, rng) -> None:
     ones = np.ones(200)
     base = rng.random(200)
-    other = UserSums(base, ones)
-    better = UserSums(base + 0.01 * rng.random(200), ones)
-    same = UserSums(base + 0.1 * rng.standard_normal(200), ones)
+    other = [UserSums(base, ones)]
+    better = [UserSums(base + 0.01 * rng.random(200), ones)]
+    same = [UserSums(base + 0.1 * rng.standard_normal(200), ones)]
     assert nested.against(better, other, "ndcg@100")[2] == "win"
     assert nested.against(other, better, "ndcg@100")[2] == "loss"
     assert nested.against(better, other, "mpr")[2] == "loss"  # lower is better
     assert nested.against(other, better, "mpr")[2] == "win"
     assert nested.against(same, other, "mpr")[2] == "within noise"
     difference, (low, high), _ = nested.against(better, other, "recall@20", n_bootstrap=500, rng=3)
-    assert difference == pytest.approx(better.mean - other.mean)
-    means = bootstrap_means([better, other], n_bootstrap=500, rng=3)
+    assert difference == pytest.approx(better[0].mean - other[0].mean)
+    means = bootstrap_means([*better, *other], n_bootstrap=500, rng=3)
     drawn = np.sort(means[:, 0] - means[:, 1])
     assert low == pytest.approx(drawn[12], abs=1e-4)
     assert high == pytest.approx(drawn[487], abs=1e-4)
+    assert nested.against(same, same, "mpr")[1] == (0.0, 0.0)
+
+
+def test_a_lead_within_the_noise_of_seeds_is_not_significant(nested, rng) -> None:
+    """Every seed has a shift for all users, so single seeds differ significantly."""
+    ones, base = np.ones(200), rng.random(200)
+
+    def model(*shifts: float) -> list[UserSums]:
+        return [UserSums(base + shift + 0.01 * rng.random(200), ones) for shift in shifts]
+
+    mine, theirs = model(-0.2, 0.0, 0.2), model(0.1, 0.0, 0.1)
+    assert nested.against(mine[:1], theirs[:1], "mpr")[2] == "win"
+    assert nested.against(mine, theirs, "mpr")[2] == "within noise"
+    assert nested.against(model(-0.5, -0.4, -0.5), theirs, "mpr")[2] == "win"
+    means = nested.resampled_means([mine], n_bootstrap=4000)[:, 0]
+    of_users = bootstrap_means(mine, n_bootstrap=4000, rng=0).mean(axis=1).var()
+    of_seeds = np.var([each.mean for each in mine]) / 3
+    assert means.var() == pytest.approx(of_users + of_seeds, rel=0.1)
 
 
 def test_other_users_are_not_compared(nested) -> None:
-    a, b = UserSums(np.zeros(3), np.ones(3)), UserSums(np.zeros(3), np.full(3, 2.0))
+    a, b = [UserSums(np.zeros(3), np.ones(3))], [UserSums(np.zeros(3), np.full(3, 2.0))]
     with pytest.raises(DataError, match="judge both models on one split"):
         nested.against(a, b, "mpr")

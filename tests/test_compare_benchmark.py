@@ -57,6 +57,36 @@ def test_values_at_an_end_of_their_grid_stand_below_the_table(benchmark):
     )
 
 
+def test_outcomes_of_an_earlier_rule_and_their_version_are_named(benchmark):
+    rows = row("cfnade", 5.0, BEST), row("imf", 6.0, BEHIND)
+    now = outcome(*rows) | {"protocol": {"choose_by": None}, "commit": "abc1234"}
+    before = outcome(*rows) | {"protocol": {"seed": 0}}
+    both = {"new": now, "old": before}
+    assert "On old baselines were chosen by validation MPR" in benchmark.by_mpr_alone(both)[0]
+    assert benchmark.by_mpr_alone({"new": now}) == []
+    assert "Commit: abc1234, not recorded with the outcome." in benchmark.table(both)
+    assert "Commit: abc1234." in benchmark.table({"new": now})
+
+
+def test_what_each_search_got_stands_below_the_table(benchmark):
+    searched = {"n_looks": 60, "search_seconds": 61.4}
+    found = outcome(
+        row("cfnade", 5.0, BEST, **searched, stopped_by=None),
+        row("imf", 6.0, BEHIND, n_settings=9, **searched, stopped_by="time"),
+        row("popularity", 7.0, BEHIND),
+    )
+    text = benchmark.table({"plays": found})
+    assert "| plays | 9 / 60 / 61 (time) |  | 5 / 60 / 61 |" in text
+
+
+def test_parts_of_cfnade_are_not_the_best_other_model_next_to_als(benchmark):
+    import default_fit
+
+    rows = [row("cfnade-network", 4.0, BEHIND), row("ease", 7.0, BEHIND), row("imf", 6.0, BEHIND)]
+    found = default_fit._baselines(outcome(row("cfnade", 5.0, BEST), *rows))
+    assert found == ["6.00 / 0.1667", "ease 7.00", "ease 0.1429"]
+
+
 def test_the_network_alone_and_all_but_the_network_are_in_every_comparison(benchmark, tmp_path):
     for command in (
         benchmark.arguments_of("ml-1m", tmp_path, tmp_path),

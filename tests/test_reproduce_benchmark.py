@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cfnade.compare.contender import Contender
@@ -59,6 +60,29 @@ def test_each_cell_has_its_figures_at_its_alpha_and_is_run_once(reproduce, cells
     reproduce.run_set("ml-100k", None, cells, models=models, alphas=[3.0, 30.0], trials=2)
 
 
+def test_the_search_at_one_alpha_starts_where_that_at_the_nearest_ended(
+    reproduce, cells, monkeypatch
+):
+    place = cells.place("ml-100k", "imf", 30.0)
+    facts = json.loads(place.read_text())
+    assert set(facts["on_grid"]) == {"strength"}  # the factors are held
+    place.write_text(json.dumps(facts | {"on_grid": {"strength": 90.0}}))
+    starts = []
+
+    def search(candidate, *others):
+        starts.append(candidate.start["strength"])
+        raise TrainingError("seen enough")
+
+    imf = replace(reproduce.MODELS["imf"](0), search_by=search)
+    monkeypatch.setitem(reproduce.MODELS, "imf", lambda seed: imf)
+    for alpha in (100.0, 4.0):
+        reproduce.run_set("ml-100k", read, cells, models=["imf"], alphas=[alpha], trials=1)
+    assert starts == [
+        90.0,
+        json.loads(cells.place("ml-100k", "imf", 3.0).read_text())["on_grid"]["strength"],
+    ]
+
+
 def test_a_model_without_its_software_is_left_out_and_a_failed_fit_is_kept(
     reproduce, cells, monkeypatch
 ):
@@ -96,7 +120,8 @@ def test_the_page_has_the_best_by_validation_next_to_the_papers_figure(reproduce
     assert "| the paper's own | 7.36 (100) |  | 5.24 (300) | -29 % |" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| ml-100k |"))
     assert row.startswith("| ml-100k |  | 20.00 (30) | 15.00 (3) |  | -25 % |")
-    assert "against IMF, tuned: lower MPR on 1 of 1 data sets, median -25 %" in text
+    assert "against IMF, tuned: lower MPR on 1 of 1 data sets, significantly on 0" in text
+    assert "median -25 % (-25 to -25 %)" in text
     assert "lastfm-2k" in text.partition("Not run: ")[2].partition("\n")[0]
     assert "IMF, tuned on ml-100k at alpha 300" in text
     assert "ml-100k, IMF, tuned: factors=2 is the largest value tried, alpha=30" in text
@@ -104,6 +129,32 @@ def test_the_page_has_the_best_by_validation_next_to_the_papers_figure(reproduce
     assert (page.parent / "figures" / "reproduce-ml-100k.svg").exists()
     reproduce.write_section(cells, page, [3.0, 30.0, 300.0])
     assert page.read_text() == text
+
+
+def test_differences_are_judged_by_user_and_what_was_found_is_kept(reproduce, cells, tmp_path):
+    def page() -> str:
+        return reproduce.section(cells, tmp_path / "figures", [3.0, 30.0])
+
+    sums = dict(np.load(cells.place("ml-100k", "imf", 3.0).with_suffix(".npz")))
+    best = {"imf": {"mpr": 10.0}, "cfnade": {"mpr": 10.0}, "cfnade-paper": {"mpr": 9.0}}
+    for model, cell in best.items():  # the default as good as IMF, the paper's model better
+        less = 1.0 * (model == "cfnade-paper")
+        place = cells.place("ml-100k", model, 3.0)
+        facts = json.loads(place.read_text())
+        place.write_text(json.dumps(facts | cell | {"validation_mpr": 0.1}))
+        total = sums["total"] - less * sums["weight"]
+        np.savez(place.with_suffix(".npz"), total=total, weight=sums["weight"])
+    text = page()
+    (row,) = (line for line in text.splitlines() if line.startswith("| ml-100k |"))
+    assert row.endswith("| 9.00 (3) |  | -10 % |  |  |  | 10.00 (3) |  | +0 % (=) |")
+    lower = "against IMF, tuned: lower MPR on 1 of 1 data sets, significantly on 1"
+    assert f"{reproduce.NAMES['cfnade-paper']} {lower}" in text
+    for file in (cells.folder / "ml-100k").glob("*.npz"):  # on another machine
+        file.unlink()
+    assert page() == text
+    cell = cells.place("ml-100k", "imf", 3.0)  # another figure since
+    cell.write_text(json.dumps(json.loads(cell.read_text()) | {"mpr": 11.0}))
+    assert "significantly on 1" not in page()
 
 
 def test_without_cells_the_page_says_so(reproduce, tmp_path):
@@ -117,6 +168,7 @@ def test_the_papers_models_are_run_as_the_paper_says(monkeypatch):
     spark = module.MODELS["imf-spark"](0)
     assert (spark.start["factors"], spark.start["regularization"]) == (256, 0.1)
     assert list(spark.grid) == ["alpha"]  # nothing else is searched
+    assert spark.fixed["session"] is None  # MLlib's steps, without Java
     paper = module.MODELS["cfnade-paper"](0)
     assert paper.start["recipe"] == "paper" and "max_epochs" not in paper.start
     assert list(module.MODELS) == list(module.NAMES) == [*module.BASELINES, *module.OURS]

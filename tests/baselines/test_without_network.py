@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
+from cfnade import ImplicitCFNADE
 from cfnade.baselines import IMF, WithoutNetwork
 from cfnade.baselines.without_network import neighbour_weights
 from cfnade.errors import ConfigError
+from cfnade.fit.plan import FEW_NEIGHBOURS
 
 SETTINGS = {"factors": 3, "alpha": 10.0, "regularization": 2.0, "n_threads": 1}
 
@@ -36,6 +39,18 @@ def test_known_neighbours_are_used_and_stops_equal_fits_of_that_length(counts) -
         assert model.neighbours_ is known
         alone = WithoutNetwork(**SETTINGS, iterations=model.iterations).fit(counts)
         np.testing.assert_array_equal(model.scores(counts), alone.scores(counts))
+
+
+def test_the_direct_path_is_that_of_a_default_fit(rng) -> None:
+    """Few neighbours, as most items have few users."""
+    counts = csr_array((rng.random((3000, 200)) < 0.011).astype(float))
+    settings = {"n_hidden": 2, "max_epochs": 1, "validation_share": 0.0}
+    fitted = ImplicitCFNADE(**settings, readout={"direct_gain": 1.0}).fit(counts)
+    found = neighbour_weights(counts)
+    np.testing.assert_allclose(
+        found.toarray(), fitted.scorer_.network.direct_weight.toarray(), rtol=1e-5
+    )
+    assert 0 < (found.toarray() > 0).sum(axis=0).max() <= FEW_NEIGHBOURS
 
 
 def test_a_gain_below_zero_is_refused(counts) -> None:

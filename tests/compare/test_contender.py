@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,12 +94,12 @@ def with_costs(costs: list[list[float]], **options) -> Contender:
     return Contender(Given, {"a": costs[0]}, {"a": costs}, stops=(1, 2, 4, 8), **options)
 
 
-def test_a_fit_that_is_far_behind_the_best_one_ends_at_its_second_stop() -> None:
-    costs = [[9.0, 8.0, 7.0, 6.0], [9.8, 9.5, 6.0, 5.0], [11.9, 11.5, 1.0, 1.0]]
+def test_a_fit_that_is_far_behind_the_best_one_ends_at_its_third_stop() -> None:
+    costs = [[9.0, 8.0, 7.0, 6.0], [9.8, 9.7, 6.0, 5.0], [11.9, 11.5, 7.3, 1.0]]
     search = with_costs(costs).search(Judge(), max_trials=9)
-    assert judged == [1, 2, 4, 8, 1, 2, 4, 8, 1, 2]
-    assert [trial.n_looks for trial in search.trials] == [4, 4, 2]
-    assert search.n_looks == 10
+    assert judged == [1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4]
+    assert [trial.n_looks for trial in search.trials] == [4, 4, 3]
+    assert search.n_looks == 11
     assert search.best.cost == 5.0
 
 
@@ -148,15 +149,19 @@ def test_a_chosen_value_at_an_end_of_its_grid_is_named() -> None:
         "weigh_counts": (False, True),
         "loss": ("a", "b", "c"),
     }
-    candidate = Contender(IMF, {}, grid, stops=(2, 4), bounded=("nu",))
+    candidate = Contender(IMF, {}, grid, stops=(2, 3, 4), bounded=("nu",))
     chosen = {"factors": 128, "alpha": 1.0, "iterations": 4, "weigh_counts": True, "loss": "a"}
     assert list(map(str, candidate.edges(chosen | {"nu": 1.0, "dropout": 0.0}))) == [
         "factors=128 is the largest value tried",
         "alpha=1 is the smallest value tried",
         "iterations=4 is the largest value tried",
     ]
-    inside = {"factors": 64, "alpha": 3.0, "iterations": 2, "dropout": 0.5, "nu": 0.5}
+    inside = {"factors": 64, "alpha": 3.0, "iterations": 3, "dropout": 0.5, "nu": 0.5}
     assert candidate.edges(inside) == []
+    (first,) = candidate.edges(inside | {"iterations": 2})
+    assert str(first) == "iterations=2 is the smallest value tried"
+    from_one = replace(candidate, stops=(1, 2, 3))  # fewer are impossible
+    assert from_one.edges(inside | {"iterations": 1}) == []
 
 
 def test_without_a_grid_there_is_one_trial(protocol) -> None:

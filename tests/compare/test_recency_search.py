@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfnade.baselines import EASE, IALS, IMF, ItemKNN, Popularity
+from cfnade.baselines import EASE, IALS, IMF, ItemKNN, Popularity, WithoutNetwork
 from cfnade.beyond.recency import log_watchers, recent_counts, trend
 from cfnade.compare.comparison import compare
 from cfnade.compare.protocol import Protocol, ProtocolConfig
@@ -65,7 +65,13 @@ def test_a_model_with_recency_scores_decayed_histories_and_adds_the_trend():
 
 
 @pytest.mark.parametrize(
-    "model", [ItemKNN(weigh_counts=True), IMF(factors=4), IALS(factors=4, weigh_counts=True)]
+    "model",
+    [
+        ItemKNN(weigh_counts=True),
+        IMF(factors=4),
+        IALS(factors=4, weigh_counts=True),
+        WithoutNetwork(factors=4),
+    ],
 )
 def test_a_model_that_weighs_counts_gets_the_distributions_of_recent_ones(model):
     data = random_log()

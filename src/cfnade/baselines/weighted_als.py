@@ -35,24 +35,26 @@ _FIRST_SPREAD = 0.1  # of the first factors, over the root of their number
 
 def solve_rows(
     values: csr_array,
-    others: Vector,
-    row_weight: Vector,
-    other_weight: Vector,
-    penalty: Vector,
+    others: NDArray[np.floating],
+    row_weight: NDArray[np.floating],
+    other_weight: NDArray[np.floating],
+    penalty: NDArray[np.floating],
     *,
+    weights: Vector | None = None,
     imputed: float = 0.0,
     n_threads: int | None = None,
 ) -> Vector:
     """The factors x of each row that minimise its squared error, given those of the others.
 
-    `sum_known (value - x . y)^2 + sum_unknown a b (imputed - x . y)^2 + penalty |x|^2`.
+    `sum_known w (value - x . y)^2 + sum_unknown a b (imputed - x . y)^2 + penalty |x|^2`.
 
     Args:
-        values: Of the known pairs, which weigh 1; zeros may be among them, (n_rows, n_others).
-        others: y, (n_others, factors).
+        values: Of the known pairs; zeros may be among them, (n_rows, n_others).
+        others: y, (n_others, factors); sums have their precision.
         row_weight: a, (n_rows,).
         other_weight: b, (n_others,).
         penalty: Above 0, (n_rows,).
+        weights: w, in the order of `values.data`, (n_known,); None weighs all known pairs 1.
         imputed: Value of the unknown pairs.
         n_threads: None takes all.
 
@@ -62,6 +64,7 @@ def solve_rows(
     n_rows, (_, n_factors) = values.shape[0], others.shape
     gram = (others.T * other_weight) @ others  # of all pairs; a row takes back its known ones
     everything = imputed * (other_weight @ others)
+    w = np.ones(values.nnz, dtype=np.float32) if weights is None else weights
     found = np.empty((n_rows, n_factors), dtype=np.float32)
 
     def solve(start: int) -> None:
@@ -73,8 +76,8 @@ def solve_rows(
             at = slice(values.indptr[row], values.indptr[row + 1])
             known = values.indices[at]
             y, unknown = others[known], row_weight[row] * other_weight[known]
-            left[place] += (y.T * (1.0 - unknown)) @ y
-            right[place] += (values.data[at] - imputed * unknown) @ y
+            left[place] += (y.T * (w[at] - unknown)) @ y
+            right[place] += (w[at] * values.data[at] - imputed * unknown) @ y
         found[start : rows.stop] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads or available_threads()) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,16 +17,24 @@ from cfnade.beyond.direct import NeighbourRegression
 from cfnade.checks import check_at_least
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 from cfnade.data.ratings import RelativeRating
+from cfnade.fit.plan import FitPlan
+from cfnade.fit.settings import FitSettings
 from cfnade.model.inference import direct_path, direct_weight
 
-_L2, _NEIGHBOURS = 10.0, 100  # as the plan of a fit has them
 _SPREAD_USERS = 200  # whose scores of the factorisation are scaled to a spread of 1
 
 
 def neighbour_weights(counts: CountMatrix, n_threads: int | None = None) -> csr_array:
-    """B of the direct path, (n_items, n_items)."""
-    regression = NeighbourRegression(as_count_matrix(counts), _NEIGHBOURS, n_threads=n_threads)
-    return direct_weight(*regression.neighbours(_L2, regression.n_candidates))
+    """B of the direct path as a default fit has it, (n_items, n_items)."""
+    counts = as_count_matrix(counts)
+    plan = FitPlan.of(counts, FitSettings())
+    l2 = plan.readout.or_usual().direct_l2
+    if plan.direct is None or l2 is None:  # too many items
+        return csr_array((counts.shape[1], counts.shape[1]), dtype=np.float32)
+    regression = NeighbourRegression(
+        counts, plan.direct.n_candidates, plan.direct.max_users, n_threads
+    )
+    return direct_weight(*regression.neighbours(l2, regression.n_candidates))
 
 
 @dataclass(eq=False)
@@ -68,6 +77,11 @@ class WithoutNetwork(Iterative):
     def relative_rating_(self) -> RelativeRating:
         """That of the factorisation."""
         return self.imf_.relative_rating_
+
+    @relative_rating_.setter
+    def relative_rating_(self, ratings: RelativeRating) -> None:
+        self.imf_ = copy(self.imf_)  # copies of this model share it
+        self.imf_.relative_rating_ = ratings
 
     def fits(self, counts: CountMatrix, iterations: Sequence[int]) -> Iterator[Self]:
         """Fit once and yield a fitted copy after each of these iterations; see `Iterative`."""

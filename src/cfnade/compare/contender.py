@@ -15,8 +15,8 @@ from cfnade.metrics.search import OnTrial, Search, Trial, Validation, coordinate
 from cfnade.scorer import Scorer
 
 # A fit with several stops ends early after two that lower its cost by less than 0.3 %, or when its
-# cost is 20 % above that of the best trial after as many stops, two or more.
-PATIENCE, SETTLED, BEHIND = 2, 0.997, 1.2
+# cost is 20 % above that of the best trial after as many stops, three or more.
+PATIENCE, SETTLED, BEHIND, LEAST_STOPS = 2, 0.997, 1.2, 3
 
 SearchBy = Callable[["Contender", Validation, int, float, OnTrial | None], Search]
 """A custom search: contender, validation, most trials, seconds, and a callback for each trial."""
@@ -188,8 +188,11 @@ class Contender:
                     found.append(Edge(name, chosen[name], "smallest"))
                 if chosen[name] == max(values):
                     found.append(Edge(name, chosen[name], "largest"))
-        if self.stops and chosen.get("iterations") == self.stops[-1]:
-            found.append(Edge("iterations", self.stops[-1], "largest"))
+        reached = chosen.get("iterations")
+        if self.stops and reached == self.stops[0] > 1:
+            found.append(Edge("iterations", reached, "smallest"))
+        if self.stops and reached == self.stops[-1]:
+            found.append(Edge("iterations", reached, "largest"))
         return found
 
     def holding(self, **settings: Any) -> Contender:
@@ -204,7 +207,7 @@ def _has_settled(stops: Sequence[Trial]) -> bool:
 
 
 def _is_behind(stops: Sequence[Trial], best: Sequence[Trial]) -> bool:
-    return len(stops) > 1 and _lowest(stops) > BEHIND * _lowest(best[: len(stops)])
+    return len(stops) >= LEAST_STOPS and _lowest(stops) > BEHIND * _lowest(best[: len(stops)])
 
 
 def _lowest(stops: Sequence[Trial]) -> float:

@@ -106,7 +106,7 @@ def _at_alpha(name: str, candidate: Contender, alpha: float, chosen: dict[str, A
     """The contender with alpha held fixed, starting from settings chosen at another alpha."""
     if "alpha" not in {**candidate.start, **candidate.grid}:
         raise ConfigError(f"{name} has no alpha to sweep; leave it out")
-    if name == "cfnade":  # one fit for each alpha, which finds epochs and readout
+    if name in ("cfnade", "cfnade-network"):  # one fit, which finds epochs and readout
         held = {key: value for key, value in chosen.items() if key not in _FOUND}
         return replace(candidate, grid={}).holding(**{**held, "alpha": alpha})
     if name == "imf":  # only the regularisation is searched again
