@@ -167,6 +167,17 @@ def test_the_search_walks_along_the_grid_from_the_plan_and_the_final_fit_is_as_l
     assert fitted.readout_.direct_gain == search.best.settings["readout__direct_gain"]
 
 
+def test_the_network_alone_keeps_its_own_start_from_the_search_to_the_final_fit() -> None:
+    validation = Protocol(Interactions.from_matrix(group_counts())).validation
+    alone = CONTENDERS["cfnade-network"](0)
+    entrant = replace(alone, grid={}, start={**SMALL, **alone.start})
+    chosen = entrant.search(validation, max_trials=1).best.settings
+    for settings in (entrant.start, chosen):
+        assert entrant.model(settings, None).plan(validation.train).start_neighbours is not None
+    plan = ImplicitCFNADE().set_params(**alone.start).plan(validation.train)
+    assert plan.training.item_l2 in alone.grid["item_l2"]
+
+
 def test_cfnade_is_chosen_by_the_metric_that_all_models_are_chosen_by() -> None:
     validation = Protocol(
         Interactions.from_matrix(group_counts()), config=ProtocolConfig(choose_by="mpr")

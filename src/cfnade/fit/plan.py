@@ -512,7 +512,7 @@ def _training(
         decided["batch_size"] = max(few, min(_MOST_BATCH, n_users // _MANY_UPDATES))
     is_well_known = _is_well_known(n_users, n_items, n_pairs)
     if recipe.item_l2 is None:
-        weak, strong = (0.1, 0.3) if with_neighbours else (0.02, 0.8)
+        weak, strong = (0.1, 0.4) if with_neighbours else (0.02, 0.8)
         decided["item_l2"] = weak if is_well_known else strong
     if recipe.learning_rate is None:
         overfits = recipe.schedule == "linear" and not is_well_known
