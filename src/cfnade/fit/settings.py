@@ -83,7 +83,8 @@ class Recipe:
     validate_every: int | None = None
     precision: Precision | None = None
     start: Start | None = None
-    """Start most hidden units from a matrix factorisation (`factors`), or all at random."""
+    """Start most hidden units from a matrix factorisation (`factors`), or all at random. None takes
+    factors, and without a direct path neighbours of items as well."""
 
     trials: int = 1
     """Maximum number of trainings in the search for `max_epochs`, `alpha` and `item_l2`; 1 uses the
