@@ -144,10 +144,10 @@ def test_the_report_fills_its_width_and_needs_no_sideways_scrolling(browser, wid
     found = {"item": long, "name": long, "probability": 0.5, "because": [{"name": long}]}
     sample = Sample(long, 9, [{"name": long, "count": 12.0}], [found])
     report = Quickstart(
-        {"read": long}, long, {"training": long}, [sample] * 3, [(long, long)], Path(), Path()
+        {"read": long}, long, {"training": long}, [sample] * 3, [(long, "now")], Path(), Path()
     )
     page = browser.new_page(viewport={"width": width, "height": 800})
-    page.set_content(render_quickstart(report, "plays.csv"))
+    page.set_content(render_quickstart(report, long))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     cards = [card.bounding_box() for card in page.locator(".three article").all()]
     assert len({box["x"] for box in cards}) == n_columns
