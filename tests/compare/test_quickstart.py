@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -91,8 +90,7 @@ def test_the_report_shows_all_of_it_as_text(found):
         assert f"<b>{best['probability']:.1%}</b>" in page
         reasons = ", ".join(reason["name"] for reason in best["because"])
         assert escape(f"because of {reasons}") in page
-    colours = files("cfnade.serve").joinpath("page/colours.css").read_text("utf-8")
-    assert colours in page and "The percentage is the probability" in page
+    assert "The percentage is the probability" in page
 
 
 def test_what_predicts_nothing_says_so(tmp_path):

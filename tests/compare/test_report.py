@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -114,18 +113,6 @@ def test_the_answer_says_what_is_found_and_whether_chance_decides(report: dict[s
         assert shown in text
     assert 0 < text.index("is significant") < text.index("Household 7") < text.index("MPR")
     assert re.findall(r'<i style="width:([\d.]+)%"></i>', html)[:3] == ["100.0", "84.0", "60.0"]
-
-
-def test_the_report_has_the_colours_and_type_of_the_page_of_the_service(
-    report: dict[str, Any],
-) -> None:
-    colours = files("cfnade.serve").joinpath("page/colours.css").read_text("utf-8")
-    assert "--paper: light-dark(" in colours and "--type: 16px" in colours
-    html = render(**report)
-    assert colours in html and "font: var(--type)" in html
-    own = html.replace(colours, "")
-    for name in re.findall(r"var\(--(?!plot)([a-z-]+)\)", own):
-        assert f"--{name}:" in colours, name
 
 
 def test_the_report_prints_on_white_without_breaking_figures(report: dict[str, Any]) -> None:
