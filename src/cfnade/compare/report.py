@@ -239,7 +239,12 @@ def _reliability_table(calibration: Calibration) -> str:
 def _suggestions(shown: Suggestions) -> str:
     full = max((one.probability for one in shown.recommended), default=0.0) or 1.0
     rows = (
-        Row(one.name, f"{one.share:.0%} have it", f"{one.probability:.1%}", one.probability / full)
+        Row(
+            name=one.name,
+            note=f"{one.share:.0%} have it".replace(" ", "\N{NO-BREAK SPACE}"),
+            value=f"{one.probability:.1%}",
+            bar=one.probability / full,
+        )
         for one in shown.recommended
     )
     history = ((known.name, known.count) for known in shown.history)
