@@ -103,10 +103,10 @@ test-lenskit:  ## Run the example for LensKit in a fresh environment of its own
 # The tests bring no browser along: Debian's is taken, and installed if this user may.
 FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome
 
-test-browser: setup  ## Run the tests of the service's page in a real browser
+test-browser: setup  ## Run the tests of the page and the reports in a real browser
 	@($(FIND_BROWSER)) > /dev/null || (apt-get update && apt-get install --yes chromium) > /dev/null 2>&1 || true
 	@if ($(FIND_BROWSER)) > /dev/null; then \
-		$(BIN)/python -m pytest -m browser tests/serve; \
+		$(BIN)/python -m pytest -m browser tests/serve tests/compare; \
 	else echo 'SKIPPED: there is no browser and chromium could not be installed, so the page is NOT tested.' \
 		'Install one (Debian: apt-get install chromium) and run this again.' >&2; fi
 

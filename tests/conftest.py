@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,13 @@ with contextlib.suppress(ImportError):  # the example for LensKit is tested with
 
     settings.register_profile("no-deadline", deadline=None)  # on a busy machine anything is slow
     settings.load_profile("no-deadline")
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -35,3 +45,16 @@ def rng() -> np.random.Generator:
 def counts(rng: np.random.Generator) -> csr_array:
     """Sixty users of two taste groups, twenty items, counts from 1 upwards."""
     return group_counts(rng)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's chromium, driven by Playwright, for tests marked `browser`."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = os.environ.get("CFNADE_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed; make test-browser")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=QUIET)
+        yield browser
+        browser.close()

@@ -47,7 +47,7 @@ def test_a_lead_that_whole_numbers_hide_has_a_decimal() -> None:
     ("level", "certainty"),
     [
         (("imf",), "The lead of EASE over IMF is not significant: call it a tie. "
-                   "Its lead over the others is."),
+                   "Its lead over CF-NADE is significant."),
         (("imf", "cfnade"), "The lead of EASE over IMF and CF-NADE is not significant: "
                             "call it a tie."),
     ],

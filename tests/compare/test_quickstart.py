@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import escape
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from cfnade import DataError, ImplicitCFNADE, Interactions
-from cfnade.compare.quickstart import quick_start, render_quickstart, typical_rows
+from cfnade.compare.quickstart import (
+    Quickstart,
+    Sample,
+    quick_start,
+    render_quickstart,
+    typical_rows,
+)
 from tests.networks import group_counts
 from tests.planted import window_shopping
 
@@ -73,8 +81,16 @@ def test_the_report_shows_all_of_it_as_text(found):
     page = found.report.read_text()
     assert page == render_quickstart(found, "my data.csv")
     assert "<Band>" not in page and page.count("&lt;Band&gt;") > 15
-    assert found.headline in page and "<script" not in page and "$" not in page
-    assert page.count("<table>") == 3 and "What to type next" in page
+    assert f"<h1>{found.headline}</h1>" in page and "<script" not in page and "$" not in page
+    assert page.count("<article>") == 5 and "What to type next" in page
+    for sample in found.samples:
+        assert f"<h3>User {sample.user}</h3>" in page
+        assert f"and {sample.n_items - 5} more" in page
+        best = sample.recommendations[0]
+        assert f"<b>{best['probability']:.1%}</b>" in page
+        reasons = ", ".join(reason["name"] for reason in best["because"])
+        assert escape(f"because of {reasons}") in page
+    assert "The percentage is the probability" in page
 
 
 def test_what_predicts_nothing_says_so(tmp_path):
@@ -86,7 +102,10 @@ def test_what_predicts_nothing_says_so(tmp_path):
     single = Interactions.from_matrix(csr_array(np.eye(6)))
     found = quick_start(single, tmp_path / "single", source="single.csv")
     assert found.headline.startswith("Nothing could be held out")
-    assert "Score</th>" in found.report.read_text()
+    page = found.report.read_text()
+    assert "The numbers are scores" in page and "is the probability" not in page
+    score = found.samples[0].recommendations[0]["score"]
+    assert f"<b>{score:.3f}</b>" in page and "width:" not in page.split("</style>")[1]
 
 
 def test_with_kinds_of_events_only_items_with_the_target_are_left_out(tmp_path):
@@ -114,3 +133,20 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_fit(tmp_path):
         quick_start(
             Interactions.from_matrix(csr_array((2, 2))), tmp_path / "file" / "deep", source=""
         )
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "n_columns"), [(1280, 3), (390, 1)])
+def test_the_report_fills_its_width_and_needs_no_sideways_scrolling(browser, width, n_columns):
+    long = "Every day " * 20 + "or" * 80
+    found = {"item": long, "name": long, "probability": 0.5, "because": [{"name": long}]}
+    sample = Sample(long, 9, [{"name": long, "count": 12.0}], [found])
+    report = Quickstart(
+        {"read": long}, long, {"training": long}, [sample] * 3, [(long, "now")], Path(), Path()
+    )
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.set_content(render_quickstart(report, long))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cards = [card.bounding_box() for card in page.locator(".three article").all()]
+    assert len({box["x"] for box in cards}) == n_columns
+    page.close()

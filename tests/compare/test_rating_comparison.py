@@ -117,3 +117,5 @@ def test_the_plot_is_described_in_words():
     cell |= {"rmse_interval": [0.85, 0.95], "mae_interval": [0.65, 0.75]}
     figure = rating_plot(RatingComparison("planted", {}, [cell]))
     assert "cfnade 0.9000" in str(figure.get_label()) and len(figure.axes) == 2
+    bottom, top = figure.axes[0].get_ylim()
+    assert top < 0 < bottom  # the first row, the best, is on top

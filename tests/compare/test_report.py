@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -114,16 +113,6 @@ def test_the_answer_says_what_is_found_and_whether_chance_decides(report: dict[s
         assert shown in text
     assert 0 < text.index("is significant") < text.index("Household 7") < text.index("MPR")
     assert re.findall(r'<i style="width:([\d.]+)%"></i>', html)[:3] == ["100.0", "84.0", "60.0"]
-
-
-def test_the_report_has_the_colours_and_type_of_the_page_of_the_service() -> None:
-    page = files("cfnade.serve").joinpath("page/style.css").read_text("utf-8")
-    own = files("cfnade.compare").joinpath("report.html").read_text("utf-8")
-    for name in ("paper", "card", "ink", "soft", "line", "wash", "accent", "accent-ink"):
-        (color,) = re.findall(rf"--{name}: (light-dark\(.*\));", page)
-        assert f"--{name}: {color};" in own, name
-    (font,) = re.findall(r"font: (16px.*);", page)
-    assert f"font: {font};" in own
 
 
 def test_the_report_prints_on_white_without_breaking_figures(report: dict[str, Any]) -> None:
@@ -268,3 +257,17 @@ def test_the_settings_say_what_ended_a_search_and_which_values_are_at_an_end(rep
     page = Page(render(**report))
     assert "Ended by" in page.text and "time" in page.text
     assert "alpha 30; factors=2048 is the largest value tried" in page.text
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_report_needs_no_sideways_scrolling_with_long_names(
+    report: dict[str, Any], browser: Any, width: int
+) -> None:
+    long = "Every day " * 20 + "or" * 80
+    known, recommended = Known(long, 12), Recommended(long, 0.625, 0.5)
+    shown = [Suggestions("Household 7", "Likes it.", [known], [recommended])]
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.set_content(render(**{**report, "suggestions": shown}))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()

@@ -65,7 +65,8 @@ def _certainty(results: Sequence[Result], labels: Sequence[str], metric: str) ->
     if not level:
         return f"The lead of {labels[0]} is significant."
     tie = f"The lead of {labels[0]} over {_listed(level)} is not significant: call it a tie."
-    return tie if len(level) == len(results) - 1 else f"{tie} Its lead over the others is."
+    behind = [label for label in labels[1:] if label not in level]
+    return f"{tie} Its lead over {_listed(behind)} is significant." if behind else tie
 
 
 def _listed(labels: Sequence[str]) -> str:

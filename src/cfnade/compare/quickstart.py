@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfnade.answer.user_table import UserTable
+from cfnade.compare.html_report import Row, card, facts_list, fill
 from cfnade.data.interactions import Interactions
 from cfnade.data.item_lookup import ItemLookup
 from cfnade.errors import DataError, n_of
@@ -31,6 +30,12 @@ N_HISTORY = 5
 
 N_RECOMMENDED = 5
 """Recommendations for each."""
+
+_CHANCES = (
+    "The percentage is the probability that the item is one of those missing from the history; it "
+    "is calibrated on held-out items."
+)
+_SCORES = "The numbers are scores: they order the items, and mean nothing else."
 
 _CHANCE = 40.0  # MPR in percent from which a model is hardly better than chance
 
@@ -234,41 +239,42 @@ def _next_steps(
 
 def render_quickstart(found: Quickstart, name: str) -> str:
     """The report as one HTML file without scripts."""
-    steps = "\n".join(f"{command}  # {purpose}" for command, purpose in found.next_steps)
+    steps = (
+        f'<li><code>{escape(command)}</code><p class="note">{escape(purpose)}</p></li>'
+        for command, purpose in found.next_steps
+    )
+    recommended = (entry for sample in found.samples for entry in sample.recommendations)
+    has_chances = any(entry["probability"] is not None for entry in recommended)
     blocks = {
         "title": escape(f"Recommendations from {name}"),
         "headline": escape(found.headline),
-        "samples": "".join(map(_sample_table, found.samples)),
-        "data": _facts(found.data),
-        "fit": _facts(found.fit),
-        "next": escape(steps),
+        "values": _CHANCES if has_chances else _SCORES,
+        "samples": "".join(map(_card, found.samples)),
+        "data": facts_list(found.data),
+        "fit": facts_list(found.fit),
+        "next": "".join(steps),
     }
-    template = files("cfnade.compare").joinpath("quickstart.html").read_text("utf-8")
-    return Template(template).substitute(blocks)
+    return fill("quickstart.html", blocks)
 
 
-def _sample_table(sample: Sample) -> str:
-    value = "probability"
-    if all(entry[value] is None for entry in sample.recommendations):
-        value = "score"
-    rows = "".join(
-        f'<tr><th scope="row">{escape(entry["name"])}</th><td>{_figure(entry, value)}</td>'
-        f"<td>{escape(', '.join(reason['name'] for reason in entry['because']))}</td></tr>"
-        for entry in sample.recommendations
+def _card(sample: Sample) -> str:
+    chances = [entry["probability"] for entry in sample.recommendations]
+    full = max((chance for chance in chances if chance is not None), default=0.0) or 1.0
+    rows = (
+        Row(
+            name=entry["name"],
+            note=_because(entry),
+            value=f"{entry['score']:.3f}" if chance is None else f"{chance:.1%}",
+            bar=None if chance is None else chance / full,
+        )
+        for entry, chance in zip(sample.recommendations, chances, strict=True)
     )
-    title = escape(sample.title)
-    return (
-        f'<h3>{title[:1].upper()}{title[1:]}</h3><div class="scroll"><table><thead><tr>'
-        f'<th scope="col">Recommended</th><th scope="col">{value.capitalize()}</th>'
-        f'<th scope="col">Because of</th></tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    history = ((entry["name"], entry["count"]) for entry in sample.history)
+    n_more = sample.n_items - len(sample.history)
+    more = f", and {n_more:,} more" if n_more else ""
+    return card(f"User {sample.user}", f"Has these items{more}; with their counts.", history, rows)
 
 
-def _figure(entry: Mapping[str, Any], value: str) -> str:
-    if entry[value] is None:
-        return ""
-    return f"{entry[value]:.3f}" if value == "score" else f"{entry[value]:.1%}"
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
+def _because(entry: Mapping[str, Any]) -> str:
+    reasons = ", ".join(reason["name"] for reason in entry["because"])
+    return f"because of {reasons}" if reasons else ""

@@ -210,6 +210,7 @@ def rating_plot(comparison: RatingComparison) -> Figure:
             above.plot(row["rmse_interval"], (place, place), color=color, linewidth=2.5)
             above.plot(row["rmse"], place, color=color, marker="o")
         above.set_yticks(range(len(rows)), [row["model"] for row in rows])
+        above.set_ylim(len(rows) - 0.5, -0.5)  # the best on top, as in the comparison of lists
         above.set_xlabel("Test RMSE (lower is better)")
         for points in (cell["points"] for cell in comparison.cells if "points" in cell):
             below.plot(*zip(*points, strict=True), color=BLUE)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING, Any
 
+from cfnade.compare.html_report import Row, card, facts_list, fill
 from cfnade.compare.in_words import InWords, in_words
 from cfnade.compare.outcome import Comparison, Result
 from cfnade.compare.plots import (
@@ -136,7 +135,7 @@ def render(
     svgs = (to_svg(figure, f"histogram{number}") for number, figure in enumerate(histograms))
     blocks = {
         "found": _found(answer),
-        "facts": "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items()),
+        "facts": facts_list(facts),
         "histograms": "".join(f"<figure>{svg}</figure>" for svg in svgs),
         "comparison": to_svg(comparison_plot(comparison), "comparison"),
         "metrics": _metrics_table(results),
@@ -149,8 +148,7 @@ def render(
         "suggestions": "".join(map(_suggestions, suggestions)),
         "training": to_svg(training, "training"),
     }
-    template = Template(files("cfnade.compare").joinpath("report.html").read_text("utf-8"))
-    return template.substitute(blocks, **{name: escape(text) for name, text in words.items()})
+    return fill("report.html", blocks | {name: escape(text) for name, text in words.items()})
 
 
 def _found(answer: InWords) -> str:
@@ -239,22 +237,18 @@ def _reliability_table(calibration: Calibration) -> str:
 
 
 def _suggestions(shown: Suggestions) -> str:
-    """A history as a line of items, and the list for it with a bar for each probability."""
     full = max((one.probability for one in shown.recommended), default=0.0) or 1.0
-    history = "".join(
-        f"<li>{escape(known.name)}&nbsp;<small>&times;&nbsp;{known.count:g}</small></li>"
-        for known in shown.history
-    )
-    recommended = "".join(
-        f"<li><span>{escape(one.name)} <small>{one.share:.0%}&nbsp;have&nbsp;it</small></span>"
-        f"<b>{one.probability:.1%}</b>"
-        f'<i style="width:{100 * one.probability / full:.1f}%"></i></li>'
+    rows = (
+        Row(
+            name=one.name,
+            note=f"{one.share:.0%} have it".replace(" ", "\N{NO-BREAK SPACE}"),
+            value=f"{one.probability:.1%}",
+            bar=one.probability / full,
+        )
         for one in shown.recommended
     )
-    return (
-        f'<article><h3>{escape(shown.title)}</h3><p class="note">{escape(shown.note)}</p>'
-        f'<ul class="chips">{history}</ul><ol class="list">{recommended}</ol></article>'
-    )
+    history = ((known.name, known.count) for known in shown.history)
+    return card(shown.title, shown.note, history, rows)
 
 
 def _table(caption: str, rows: Sequence[Mapping[str, str]]) -> str:

@@ -2,6 +2,8 @@
 
 import { element, iconButton, picture } from "./words.js";
 
+const LONG = 40; // characters of a name from which it has a line of its own
+
 export class Entries {
   constructor(list, { onChange, onPoint }) {
     this.list = list;
@@ -52,10 +54,10 @@ export class Entries {
       history.remove(id);
       this.onChange();
       const next = this.list.children[place] ?? this.list.lastElementChild;
-      (next?.querySelector("button:last-child") ?? document.getElementById("next")).focus({ preventScroll: true });
+      (next?.querySelector(":scope > button:last-child") ?? document.getElementById("next")).focus({ preventScroll: true });
     });
     return element("li", {
-      class: entry.disliked ? "disliked" : "", "data-id": id,
+      class: `${entry.disliked ? "disliked" : ""} ${entry.name.length > LONG ? "long" : ""}`, "data-id": id,
       children: [element("span", { class: "name", children: [...picture(entry), entry.name] }), count, down, remove],
       on: { pointerenter: () => this.onPoint(id), pointerleave: () => this.onPoint(null) },
     });

@@ -50,7 +50,7 @@ export class FilterControls {
         on: { change: () => this.onChange(column, select.value || null) },
       });
       const label = element("label", { for: select.id, text: `Only ${column}` });
-      document.getElementById("dials").append(element("div", { class: "dial filter", children: [label, select] }));
+      document.getElementById("filters").append(element("div", { class: "dial", children: [label, select] }));
       return [column, select];
     }));
   }

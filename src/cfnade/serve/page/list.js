@@ -209,7 +209,7 @@ export function scaleOf(answers, isCalibrated, hasDislikes) {
   const full = fullBar(Math.max(0, ...chances));
   const words = [`probability, a full bar is ${Math.round(full * 1000) / 10} %`];
   if (chances.length < entries.length) words.push("items of the history have none");
-  if (hasDislikes) words.push("dislikes included, same calibration");
+  if (hasDislikes) words.push("dislikes included");
   return {
     width: (entry) => (entry.probability ?? 0) / full,
     text: (entry) => (entry.probability == null ? "repeat" : valueText(entry)),

@@ -115,6 +115,8 @@ async function update(started = performance.now()) {
     scale = scaleOf(answers, model.is_calibrated, hasDislikes);
     const places = answers.map(({ recommendations }) =>
       new Map(recommendations.map((entry, place) => [String(entry.item), place + 1])));
+    const nothing = filters.isEmpty ? "There is nothing left to recommend." : "No other item is in these categories.";
+    asked.forEach((person) => (person.at("nothing").textContent = nothing));
     asked.forEach((person, place) => person.list.draw(answers[place].recommendations, scale, {
       evidence: evidence[place], dials, others: isTwo ? places[1 - place] : undefined, otherName: NAMES[1 - place],
     }));
@@ -156,7 +158,7 @@ function showError(error) {
   const isKey = error.code === "unauthorized";
   const isPassing = error.code === "unreachable" || error.code === "overloaded";
   at("notice-title").textContent = isKey ? "This service asks for a key." : sentence(error.message);
-  at("notice-text").textContent = isKey ? "" : isPassing ? "What you see is the last answer. Trying again …" : sentence(error.fix ?? "");
+  at("notice-text").textContent = isKey ? "" : isPassing ? `${scale ? "What you see is the last answer. " : ""}Trying again …` : sentence(error.fix ?? "");
   at("key-form").hidden = !isKey;
   at("retry").hidden = isKey || error.code === "note";
   at("notice").hidden = false;

@@ -7,7 +7,7 @@ export const called = (entry) => (entry.probability == null ? "score" : "probabi
 
 // That number as text: "12.3 %", or "4.567" for a score.
 export const valueText = (entry, value = shown(entry)) =>
-  entry.probability == null ? decimal(value) : `${percent(value)} %`;
+  entry.probability == null ? decimal(value) : `${percent(value)}\u00a0%`;
 
 // And for an effect on it: "+1.2", which is in points for a probability.
 export const effectText = (effect) =>
