@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 pytest.importorskip("torch")
 
 from cfnade.cli.main import run
+from cfnade.progress import Callbacks
 from tests.cli.helpers import last_error, set_options
 from tests.planted_ratings import SMALL, planted_ratings
 
@@ -35,6 +37,21 @@ def test_a_fit_says_what_it_did_and_leaves_no_checkpoint(model, capsys):
     assert not model.with_name("model.checkpoint").exists()
     assert run(["inspect", str(model)]) == 0
     assert "ratings" in capsys.readouterr().out
+
+
+def test_after_ctrl_c_a_line_says_how_to_continue(stars, tmp_path, capsys, monkeypatch):
+    def stop(epoch):
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    command = ["ratings", "fit", str(stars), "--out", str(tmp_path / "model"), *QUICK]
+    with monkeypatch.context() as patched:
+        patched.setattr("cfnade.fit.rating_estimator._CHECKPOINT_SECONDS", 0.0)
+        stopped = nullcontext(Callbacks(on_epoch=stop))
+        patched.setattr("cfnade.cli.cmd_ratings.fit_progress", lambda: stopped)
+        assert run(command) == 130
+    assert "continue with the same command and --resume" in capsys.readouterr().err
+    assert run([*command, "--resume"]) == 0
 
 
 def test_predict_for_anyone_and_for_a_user(model, capsys):

@@ -53,12 +53,14 @@ def test_of_several_ratings_of_a_pair_the_latest_counts(tmp_path):
         ("ann,a,4\nann,b,4\n", [1, 2, 3, 4, 5], "all ratings are the same"),
         ("ann,a,4\nann,b,5\n", [5], "1 rating not on the scale 5: the first is 4"),
         ("ann,a,4\nann,b,5\n", "stars", "a scale is a list of numbers"),
+        ("ann,a,4\nann,b,5\n", [], "a scale needs at least one value"),
+        ("ann,a,4\nann,b,5\n", [4, float("inf")], "the values of a scale must be finite numbers"),
         ("ann,a,good\nann,b,4\n", None, "1 of 2 ratings in column 'rating' cannot be used"),
         ("ann,a,\nann,b,4\n", None, r"missing or NaN\); the first is .* finite number or drop"),
         (
             "".join(f"ann,{n},{n}.5\n" for n in range(200)),
             None,
-            "at most 100 different, .* got 200",
+            "at most 100 different values, got 200",
         ),
     ],
 )
@@ -66,6 +68,20 @@ def test_bad_ratings_end_in_one_line(tmp_path, rows, scale, message):
     with pytest.raises(DataError, match=message) as error:
         read_ratings(written(tmp_path, HEAD + rows), scale=scale)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([4.0, np.nan], "ratings must be finite numbers"),
+        ([4.0, np.inf], "ratings must be finite numbers"),
+        ([], "there are no ratings"),
+    ],
+)
+def test_a_matrix_without_finite_ratings_is_refused_in_one_line(entries, message):
+    places = range(len(entries)), range(len(entries))
+    with pytest.raises(DataError, match=message):
+        read_ratings(csr_array((np.array(entries), places), shape=(3, 3)))
 
 
 def test_a_missing_column_of_ratings_is_named(tmp_path):

@@ -124,6 +124,16 @@ def test_a_request_that_does_not_arrive_in_time_ends_the_connection(limited, sen
     assert "127.0.0.1" not in limited.log.read_text()
 
 
+def test_a_client_cannot_fill_the_log(limited):
+    upgrade = WHOLE.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    n_lines = len(limited.log.read_text().splitlines())
+    for sent in [b"nonsense\r\n\r\n", upgrade] * 10:
+        with connected(limited) as client:
+            client.sendall(sent)
+            assert client.recv(1 << 16).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 200 "))
+    assert len(limited.log.read_text().splitlines()) <= n_lines + 1  # how many were ended
+
+
 def test_a_trickle_does_not_keep_a_connection_open(limited):
     started = time.monotonic()
     with connected(limited) as client, contextlib.suppress(ConnectionError):

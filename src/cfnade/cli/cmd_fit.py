@@ -120,7 +120,7 @@ def fit_command(
     with fit_progress() as callbacks:
         interactions = options.read_named(table, data, names, name_col)
         if start_from is None:
-            try:
+            with console.resumable(checkpoint):
                 model.fit(
                     interactions,
                     items=items,
@@ -128,11 +128,6 @@ def fit_command(
                     checkpoint=checkpoint,
                     resume=resume,
                 )
-            except KeyboardInterrupt:
-                if checkpoint.exists():
-                    again = "continue with the same command and --resume"
-                    console.say(f"stopped; {again} (see {checkpoint})")
-                raise
         else:
             trained = cast(TrainedItems, train or "all")
             n_epochs = N_EPOCHS if epochs is None else epochs

@@ -64,7 +64,8 @@ def fit_command(
     checkpoint = out.with_name(out.name + ".checkpoint")
     with fit_progress() as callbacks:
         table = columns.read(data)
-        model.fit(table, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
+        with console.resumable(checkpoint):
+            model.fit(table, callbacks=callbacks, checkpoint=checkpoint, resume=resume)
     model.save(out)
     remove_checkpoints(checkpoint)
     rmse = model.validation_rmse_

@@ -66,6 +66,17 @@ def say(message: str) -> None:
 
 
 @contextmanager
+def resumable(checkpoint: Path) -> Iterator[None]:
+    """After Ctrl-C, say how to continue, if a checkpoint was kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            say(f"stopped; continue with the same command and --resume (see {checkpoint})")
+        raise
+
+
+@contextmanager
 def job_progress() -> Iterator[OnProgress]:
     """A callback that shows the progress of a comparison or sweep."""
     words = {"search": "choosing settings", "fit": "final fit", "test": "testing"}

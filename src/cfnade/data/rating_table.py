@@ -135,12 +135,19 @@ def _table(
     except (TypeError, ValueError):
         raise DataError(f"a scale is a list of numbers, such as [1, 2, 3]; got {scale!r}") from None
     values = np.unique(np.round(values, _DIGITS))
+    if not np.size(ratings):
+        raise DataError("there are no ratings; every stored entry of a sparse matrix is one")
+    if not np.isfinite(values).all():
+        what = "ratings" if scale is None else "the values of a scale"
+        raise DataError(f"{what} must be finite numbers; correct them or leave them out")
     if (ratings == ratings[:1]).all():
         raise DataError("all ratings are the same, so there is nothing to learn; check the column")
-    if not 0 < len(values) <= MOST_LEVELS or not np.isfinite(values).all():
+    if not values.size:
+        raise DataError("a scale needs at least one value, such as [1, 2, 3]")
+    if len(values) > MOST_LEVELS:
         raise DataError(
-            f"ratings must have at most {MOST_LEVELS} different, finite values, got "
-            f"{len(values):,}; round them, or use ImplicitCFNADE if these are counts"
+            f"ratings must have at most {MOST_LEVELS} different values, got {len(values):,}; "
+            "round them, or use ImplicitCFNADE if these are counts"
         )
     levels = csr_array((levels_of(ratings, values), (users, items)), [len(each) for each in ids])
     if levels.nnz < len(ratings):  # scipy adds up repeated pairs

@@ -56,7 +56,7 @@ def run_worker(
             ws="none",
             lifespan="on",
             access_log=False,  # paths and addresses are private
-            log_level="warning",
+            log_level="error",  # a client could fill the log with warnings; `Connections` counts
             server_header=False,
             timeout_graceful_shutdown=settings.grace_seconds,
             backlog=1024,
