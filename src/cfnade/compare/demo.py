@@ -47,7 +47,7 @@ NEEDED = {
 IMF_GRID: dict[str, Any] = {
     "strength": STRENGTHS,
     "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
-    "factors": (64, 128, 256),
+    "factors": (64, 128, 256, 512),
 }
 IMF_START: dict[str, Any] = {"factors": 256, "alpha": 10.0, "strength": 20.0}
 CFNADE_GRID: dict[str, Any] = {"alpha": (1.0, 3.0, 10.0, 30.0, 100.0)}
