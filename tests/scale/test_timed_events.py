@@ -70,14 +70,14 @@ def slow_time_of_last(times, counts, share):
     return np.unique(times)[1:][int(np.argmin(off))]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_point_in_time_is_that_of_one_machine(spark, seed, monkeypatch):
     monkeypatch.setattr("cfnade.scale.timed_events.N_RANGES", 5)  # to look several times
     rng = np.random.default_rng(seed)
     times = np.round(rng.lognormal(10, 3, 400), seed)
     frame = pd.DataFrame({"at": times, "number": rng.integers(1, 4, 400).astype(float)})
     rows = spark.createDataFrame(frame)
-    for share in (0.001, 0.1, 0.37, 0.999):
+    for share in (0.001, 0.37, 0.999):
         expected = slow_time_of_last(times, frame["number"].to_numpy(), share)
         assert time_of_last(rows, share) == expected
     two = rows.selectExpr("if(at < 100, 1D, 2D) AS at", "number")
@@ -134,10 +134,16 @@ def assert_same_figures(prepared, data):
     assert back.sum() > 0 and recent.shape == (data.n_items, 6)
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighed"])
-@pytest.mark.parametrize("clock", ["seconds", "order"])
-@pytest.mark.parametrize("floors", [{}, {"min_user_items": 9, "min_item_users": 12}], ids=["", "floors"])
-def test_both_folders_are_those_of_one_machine(spark, tmp_path, weights, clock, floors):
+@pytest.mark.parametrize(
+    ("clock", "weights", "floors"),
+    [
+        ("seconds", None, {}),
+        ("seconds", WEIGHTS, {"min_user_items": 9, "min_item_users": 12}),
+        ("order", WEIGHTS, {}),
+    ],
+    ids=["seconds", "floors", "order"],
+)
+def test_both_folders_are_those_of_one_machine(spark, tmp_path, clock, weights, floors):
     path = write_log(tmp_path / "log.parquet", seed=4, clock=clock)
     config = PrepareConfig(
         shards=2, test_share=0.2, validation_users=10_000, event_weights=weights, **floors
@@ -230,11 +236,11 @@ def test_what_is_planned_does_not_grow_with_users(spark, tmp_path):
 
 def test_numbers_without_a_gap_are_an_order(spark):
     rows = [("a", "x", 1), ("a", "y", 2), ("b", "x", 1), ("b", "x", 1)]
-    frame = spark.createDataFrame(rows, "user string, item string, step int")
-    read = lambda frame: clock_of(check_frame(frame, Columns(time_col="step"), with_times=True))  # noqa: E731
+    frame = spark.createDataFrame(rows, "user string, item string, turn int")
+    read = lambda frame: clock_of(check_frame(frame, Columns(time_col="turn"), with_times=True))  # noqa: E731
     assert read(frame) == "order"
     assert read(frame.union(spark.createDataFrame([("b", "y", 4)], frame.schema))) == "number"
     assert read(frame.union(spark.createDataFrame([("c", "y", 2)], frame.schema))) == "number"
-    assert clock_of(check_frame(frame.withColumnRenamed("step", "day"), with_times=True)) == "number"
-    events = TimedEvents.of(check_frame(frame, Columns(time_col="step"), with_times=True), "order")
+    assert clock_of(check_frame(frame.withColumnRenamed("turn", "day"), with_times=True)) == "number"
+    events = TimedEvents.of(check_frame(frame, Columns(time_col="turn"), with_times=True), "order")
     assert events.half_lives() == (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)

@@ -105,13 +105,13 @@ def prepare(
         rows = checked.rows.join(kept, ["user_id", "item_id"], "left_semi")
         checked = replace(checked, rows=rows)
     try:
-        if config.split != "random" and (config.split or checked.clock):
+        if config.split is None and checked.clock is not None:
+            try:
+                return prepare_timed(checked, out, config)
+            except NothingLaterError as error:
+                logger.warning("random pairs are held out, not the latest events: %s", error)
+        elif config.split not in (None, "random"):
             return prepare_timed(checked, out, config)
-    except NothingLaterError as error:
-        if config.split is not None:
-            raise
-        logger.warning("random pairs are held out, not the latest events: %s", error)
-    try:
         return _prepare_random(pairs, checked.about_n_users, out, config)
     finally:
         pairs.unpersist()

@@ -140,7 +140,7 @@ class Finder:
             strengths = self._strengths(scorer, likes, new, plan)
             scorer = self._with_features(scorer, strengths, likes, before.n_items)
             mpr = judge.metrics(judge.logits(scorer.network, half_life), ("mpr",))["mpr"]
-        if readout.repeats is None:
+        if plan.readout.repeats is None:
             repeats = find_repeats(part, scorer, readout, held_out)
             readout = replace(readout, repeats=repeats)
         return Found(readout, strengths, mpr, judge.n_looks)
