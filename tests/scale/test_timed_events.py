@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts
-from cfnade.beyond.repeats import repeat_logit
 from cfnade.data.event_splits import split_by_time, split_last
 from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.columns import Columns
@@ -119,7 +118,9 @@ def assert_same_figures(prepared, data):
     """The tables of a folder against the one-machine functions on the training part."""
     log, shape = data.log, data.counts.shape
     assert prepared.clock == log.clock
-    part = TrainingPart(data, RelativeRating().fit(data.counts), FitPlan.of(data.counts, FitSettings()))
+    part = TrainingPart(
+        data, RelativeRating().fit(data.counts), FitPlan.of(data.counts, FitSettings())
+    )
     for half_life in prepared.half_lives:
         counts = recent_counts(log, shape, half_life, data.event_weights)
         expected, found = RelativeRating().fit(counts), prepared.decayed(half_life)
@@ -170,7 +171,7 @@ def test_both_folders_are_those_of_one_machine(spark, tmp_path, clock, weights, 
         ratings = RelativeRating().fit(train.counts)
         assert np.array_equal(prepared.relative_rating.entries()[2], ratings.entries()[2])
         assert_same_figures(prepared, train)
-        histories, held_out = zip(*prepared.held_out(name), strict=True)
+        _, held_out = zip(*prepared.held_out(name), strict=True)
         new = without_overlap(train.counts, found.test)
         assert sum(each.nnz for each in held_out) == new.nnz
         judged, is_later = prepared.judged()
@@ -241,6 +242,8 @@ def test_numbers_without_a_gap_are_an_order(spark):
     assert read(frame) == "order"
     assert read(frame.union(spark.createDataFrame([("b", "y", 4)], frame.schema))) == "number"
     assert read(frame.union(spark.createDataFrame([("c", "y", 2)], frame.schema))) == "number"
-    assert clock_of(check_frame(frame.withColumnRenamed("turn", "day"), with_times=True)) == "number"
+    assert (
+        clock_of(check_frame(frame.withColumnRenamed("turn", "day"), with_times=True)) == "number"
+    )
     events = TimedEvents.of(check_frame(frame, Columns(time_col="turn"), with_times=True), "order")
     assert events.half_lives() == (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)

@@ -20,7 +20,7 @@ from cfnade.data.event_splits import split_by_time
 from cfnade.data.ingest import read_interactions
 from cfnade.data.ingest.items_table import with_items_table
 from cfnade.data.ratings import RelativeRating, likes_alone
-from cfnade.errors import ConfigError
+from cfnade.errors import ConfigError, DataError
 from cfnade.estimator import ImplicitCFNADE
 from cfnade.fit.cold_start import find_strengths
 from cfnade.fit.judge import Judge
@@ -33,6 +33,7 @@ from cfnade.scale.prepare import PrepareConfig, prepare
 from cfnade.scale.prepared import Prepared
 from cfnade.scale.prepared_part import Finder
 from cfnade.scale.shard_training import train_prepared
+from cfnade.scale.spark_scoring import score_prepared
 from tests.networks import random_numpy_network
 from tests.planted import fashion
 from tests.scale.processes import SETTINGS, largest_difference, run, settings, torchrun, weights
@@ -203,6 +204,23 @@ def test_without_anybody_to_judge_all_epochs_are_run_without_recency(spark, tmp_
     assert len(model.recommend_for({0: 1}, n=9)[0]) == 7
 
 
+def test_a_prepared_folder_is_scored_by_all_events_also_those_of_the_test(
+    spark, trendy, model, tmp_path
+):
+    score_prepared(spark, trendy / "ready", trendy / "model", tmp_path / "out", {"n": 5})
+    data = read_interactions(trendy / "log.parquet")
+    found = pd.read_parquet(tmp_path / "out").sort_values(["user_id", "rank"])
+    ids, _ = model.recommend(np.arange(120), data.counts, N=5)
+    assert found["user_id"].tolist() == np.repeat(np.arange(120), 5).tolist()
+    assert found["item_id"].tolist() == ids.ravel().tolist()
+    ready = shutil.copytree(trendy / "ready", tmp_path / "ready")
+    summary = json.loads((ready / "prepared.json").read_text())
+    summary["settings"]["event_weights"] = {"view": 1.0, "skip": -1.0}
+    (ready / "prepared.json").write_text(json.dumps(summary))
+    with pytest.raises(DataError, match="differs for weights below 0; score the original"):
+        score_prepared(spark, ready, trendy / "model", tmp_path / "out")
+
+
 def test_items_that_nobody_has_are_recommended_by_what_is_known_about_them(
     trendy, folder, tmp_path
 ):
@@ -210,14 +228,19 @@ def test_items_that_nobody_has_are_recommended_by_what_is_known_about_them(
     found = ImplicitCFNADE.load(tmp_path / "m")
     assert found.catalogue_.ids.tolist() == [*range(40), 90, 91]
     assert found.feature_strengths_ is not None and outcome.test_mpr is not None
-    ids, _ = found.recommend_for({item: 1 for item in range(20, 26)}, n=42)
+    ids, _ = found.recommend_for(dict.fromkeys(range(20, 26), 1), n=42)
     assert ids.tolist().index(90) < 20 and ids.tolist().index(91) > 30
     assert found.add_items(pd.DataFrame({"item": [92], "season": ["late"]}))
 
     groups = pd.DataFrame({"item": range(31), "group": [f"g{k % 3}" for k in range(31)]})
-    outcome = train_prepared(folder, tmp_path / "plain", SETTINGS, items=groups)
+    longer = {**SETTINGS, "max_epochs": 100, "patience": 100}
+    outcome = train_prepared(folder, tmp_path / "plain", longer, items=groups)
     plain = ImplicitCFNADE.load(tmp_path / "plain")
-    ids, _ = plain.recommend_for({3: 2, 6: 1, 9: 2, 12: 1}, n=27)
-    own, other = ids.tolist().index(30), [ids.tolist().index(k) for k in (1, 2, 4, 5)]
-    assert own < min(other)
+
+    def place(group):
+        """Place of the item of group 0 that nobody has, for somebody who likes a group."""
+        ids, _ = plain.recommend_for({k + group: 2 for k in (6, 9, 12, 15, 18)}, n=31)
+        return ids.tolist().index(30)
+
+    assert place(0) < min(place(1), place(2))
     assert plain.validation_mpr_ == outcome.validation_mpr

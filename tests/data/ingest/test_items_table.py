@@ -118,7 +118,7 @@ def test_doubled_items_with_lists_are_no_long_table():
 
 @pytest.mark.parametrize("name", ["price", "released"])
 def test_doubled_items_with_two_numbers_or_dates_are_no_long_table(name):
-    values = [1.5, 2.0, 3.0] if name == "price" else pd.to_datetime(["2024", "2025", "2024"])
+    values = [1.5, 2.0, 3.0] if name == "price" else pd.to_datetime(["2024", "2025", "2026"])
     frame = pd.DataFrame({"item": ["a", "b", "a"], name: values})
     with pytest.raises(DataError, match=rf"1 item has several rows .* 'a' differ in '{name}'"):
         read_items(frame)
