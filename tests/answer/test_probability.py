@@ -109,6 +109,30 @@ def test_probabilities_that_are_known_are_found(rng):
     assert given[is_unseen].sum() == pytest.approx(held_out.nnz, rel=0.02)
 
 
+def test_beyond_what_came_true_the_curve_is_nearly_level(rng):
+    logits, known, held_out, _ = world(rng)
+    scorer = Fixed(known, logits)
+    found = fit_calibrator(scorer, known, held_out)
+    end = np.sort(logits[held_out.toarray() > 0])[-10]
+    assert found.knots[-1] == end and found.slopes[-1] == LEAST_SLOPE < found.slopes[-2]
+    odds = [p / (1 - p) for p in found.probability(np.array([end, end + 20.0]), 20)]
+    assert odds[1] / odds[0] == pytest.approx(math.exp(20 * LEAST_SLOPE))
+    few = held_out.toarray()
+    few[3:] = 0
+    n_held = int(few[:3].astype(bool).sum())
+    end = np.sort(logits[few > 0])[-math.ceil(n_held / 12)]
+    assert 3 < n_held < 120
+    assert fit_calibrator(scorer, known, csr_array(few)).knots[-1] == end
+
+
+def test_equal_scores_of_all_held_out_items_make_no_knot_of_their_own(rng):
+    logits, known, held_out, _ = world(rng, 60, 80)
+    logits[held_out.toarray() > 0] = 2.0
+    found = fit_calibrator(Fixed(known, logits), known, held_out)
+    assert found.knots == (2.0,) and found.slopes[-1] == LEAST_SLOPE
+    assert Calibrator.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
 @pytest.mark.parametrize("more_missing", [False, True])
 def test_dislikes_are_neither_counted_nor_predicted(rng, more_missing):
     logits, known, held_out, _ = world(rng, 60, 80)

@@ -34,7 +34,9 @@ N_SAMPLED = 50_000
 LEAST_SLOPE = 0.01
 """Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
-_MOST_KNOTS = 100  # a fit makes five; every item needs room for all of them
+_FEWEST_ABOVE = 10  # held-out items above the last knot: beyond it the curve is nearly level
+
+_MOST_KNOTS = 100  # a fit makes six; every item needs room for all of them
 _LARGEST = 1e12  # larger numbers are errors
 _BLOCK_BYTES = 1 << 22  # of scores to compute at once
 _LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
@@ -216,6 +218,7 @@ def fit_calibrator(
         sample = np.concatenate([sample, shorter], axis=1)
     start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
     intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
+    knots, slopes = _levelled(knots, slopes, positive)
     return Calibrator(
         intercept=intercept,
         knots=tuple(knots.tolist()),
@@ -227,6 +230,25 @@ def fit_calibrator(
         n_pairs=n_held,
         mean_confidence=mean_confidence,
     )
+
+
+def _levelled(
+    knots: NDArray[np.float64], slopes: list[float], positive: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], list[float]]:
+    """The curve with the smallest slope beyond the scores of all but a few held-out items.
+
+    What is above them came true too seldom to tell how the curve goes on.
+
+    Args:
+        knots: Of the curve, (n_slopes - 1,).
+        slopes: Of the curve.
+        positive: Logits of held-out pairs, (n_held,).
+    """
+    n_above = min(_FEWEST_ABOVE, -(-positive.size // (2 * N_SEGMENTS)))
+    end = float(np.sort(positive)[-n_above])
+    if end <= knots[-1]:
+        return knots, [*slopes[:-1], LEAST_SLOPE]
+    return np.append(knots, end), [*slopes, LEAST_SLOPE]
 
 
 def _sample(

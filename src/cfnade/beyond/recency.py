@@ -7,12 +7,13 @@ is trained on plain counts, so another half-life costs one look (docs/decisions/
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cfnade.data.events import EventLog, Weights
+from cfnade.data.events import Clock, EventLog, Weights
 from cfnade.data.interactions import CountMatrix, as_count_matrix
 
 SPAN_SHARES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -21,18 +22,32 @@ SPAN_SHARES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 STEPS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 """Half-lives to try if times are an order, in steps such as baskets."""
 
-_PER_DOUBLING = 4  # values that a recent count may have between a number and its double
-_LEAST = 2.0**-20  # of a recent count, so that an old event is still one
+PER_DOUBLING = 4
+"""Values that a recent count may have between a number and its double."""
+
+LEAST = 2.0**-20
+"""The smallest recent count, so that an old event is still one."""
+
+TOLERANCE = 1e-9
+"""Of the logarithm, in these values, so that a number on the scale stays."""
+
+MOST_HALF_LIVES = 1000.0
+"""An age counts as at most this many half-lives."""
+
 _PRIOR = 1.0  # recent watchers, as many as usual, that every item has in addition
-_TOLERANCE = 1e-9  # so that a number on the scale stays
 
 
 def half_lives(log: EventLog) -> Sequence[float]:
     """Half-lives to try on this log, longest first, in the unit of its clock."""
     assert log.time is not None
-    if log.clock == "order":
+    assert log.clock is not None
+    return half_lives_of(log.clock, float(np.ptp(log.time)) if log.n_entries else 0.0)
+
+
+def half_lives_of(clock: Clock, span: float) -> Sequence[float]:
+    """The same by the time from the first to the last event."""
+    if clock == "order":
         return STEPS
-    span = float(np.ptp(log.time)) if log.n_entries else 0.0
     return tuple(share * max(span, 1e-9) for share in SPAN_SHARES)
 
 
@@ -57,7 +72,9 @@ def decayed(
     counts: NDArray[np.floating], ages: NDArray[np.floating], half_life: float
 ) -> NDArray[np.float64]:
     """Counts at these ages, (n_entries,) each, worth half as much after each half-life."""
-    return np.asarray(counts * np.exp2(-np.minimum(ages / half_life, 1000.0)), dtype=np.float64)
+    return np.asarray(
+        counts * np.exp2(-np.minimum(ages / half_life, MOST_HALF_LIVES)), dtype=np.float64
+    )
 
 
 def rounded(counts: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -65,8 +82,12 @@ def rounded(counts: NDArray[np.floating]) -> NDArray[np.float64]:
 
     They are rounded down: among rounded counts, a count has the same rank as itself rounded.
     """
-    logs = np.floor(_PER_DOUBLING * np.log2(np.maximum(counts, _LEAST)) + _TOLERANCE)
-    return np.asarray(np.exp2(logs / _PER_DOUBLING), dtype=np.float64)
+    return on_scale(np.floor(PER_DOUBLING * np.log2(np.maximum(counts, LEAST)) + TOLERANCE))
+
+
+def on_scale(steps: NDArray[Any]) -> NDArray[np.float64]:
+    """The recent counts at these places of their scale, whole numbers; 1 is at 0."""
+    return np.asarray(np.exp2(steps / PER_DOUBLING), dtype=np.float64)
 
 
 def ages_of_users(log: EventLog) -> NDArray[np.float64]:
@@ -95,7 +116,12 @@ def log_watchers(log: EventLog, n_items: int, half_life: float = 0.0) -> NDArray
     last = order[np.flatnonzero(np.diff(pair[order], append=-1))]
     watchers = np.bincount(log.item[last], minlength=n_items)
     recent = np.bincount(log.item[last], weight[last], minlength=n_items)
-    usual = watchers * (float(recent.sum()) / max(last.size, 1))
+    return log_of_watchers(watchers, recent)
+
+
+def log_of_watchers(watchers: NDArray[np.integer], recent: NDArray[Any]) -> NDArray[np.float32]:
+    """The same from each item's watchers and how many of them are recent, (n_items,) each."""
+    usual = watchers * (float(recent.sum()) / max(int(watchers.sum()), 1))
     rise = (recent + _PRIOR) / (usual + _PRIOR)
     return np.asarray(np.log1p(watchers * rise), dtype=np.float32)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,11 @@ def repeat_logit(log: EventLog, n_items: int) -> NDArray[np.float64]:
     starts = np.flatnonzero(is_first)
     came_back = np.logical_or.reduceat(is_back, starts) if starts.size else np.empty(0, np.bool_)
     n_watchers = np.bincount(item[starts], minlength=n_items)
-    n_back = np.bincount(item[starts], came_back, minlength=n_items)
+    return logit_of_repeats(n_watchers, np.bincount(item[starts], came_back, minlength=n_items))
+
+
+def logit_of_repeats(n_watchers: NDArray[np.integer], n_back: NDArray[Any]) -> NDArray[np.float64]:
+    """The same from each item's watchers and how many of them came back, (n_items,) each."""
     usual = (n_back.sum() + 0.5) / (n_watchers.sum() + 1.0)
     back, others = n_back + _PRIOR * usual, n_watchers - n_back + _PRIOR * (1.0 - usual)
     return np.asarray(np.log(back / others), dtype=np.float64)

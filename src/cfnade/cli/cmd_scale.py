@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -26,6 +26,8 @@ from cfnade.storage.folder import check_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from cfnade.data.event_splits import SplitBy
 
 Source = Annotated[
     str, typer.Argument(metavar="DATA", help="Files, a folder or a glob for Spark, or a table.")
@@ -90,11 +92,14 @@ def prepare_command(
     out: Annotated[Path, typer.Option(help="Folder to write, visible to all machines.")],
     *,
     table: options.TableOptions,
+    split: options.Split = None,
     test_share: options.TestShare = 0.0,
     validation_share: Annotated[
-        float, typer.Option(help="Share of items to hold out for early stopping.")
+        float, typer.Option(help="Share of items, or of the events, to hold out for validation.")
     ] = 0.1,
-    validation_users: Annotated[int, typer.Option(help="Approximate number of users.")] = 10_000,
+    validation_users: Annotated[
+        int, typer.Option(help="Approximate number of users who are judged.")
+    ] = 10_000,
     shards: Annotated[
         int, typer.Option(help="Number of files: at least one per training process.")
     ] = 16,
@@ -111,6 +116,7 @@ def prepare_command(
     config = PrepareConfig(
         min_user_items=table.min_user_items,
         min_item_users=table.min_item_users,
+        split=cast("SplitBy | None", split),
         test_share=test_share,
         validation_share=validation_share,
         validation_users=validation_users,
@@ -135,6 +141,7 @@ def train_command(
     prepared: Prepared,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
     *,
+    items: options.ItemsTables = None,
     recipe: options.Recipe = "default",
     settings: options.Set = None,
     seed: options.Seed = 0,
@@ -158,13 +165,21 @@ def train_command(
     if spark_processes is not None:
         with spark.session() as session:
             outcome = train_on_spark(
-                session, prepared, out, chosen, n_processes=spark_processes, resume=resume
+                session,
+                prepared,
+                out,
+                chosen,
+                n_processes=spark_processes,
+                items=items,
+                resume=resume,
             )
     else:
         if spark.master is not None or spark.conf:
             raise ConfigError("--master and --conf need --spark-processes")
         with fit_progress() as callbacks:
-            outcome = train_prepared(prepared, out, chosen, resume=resume, callbacks=callbacks)
+            outcome = train_prepared(
+                prepared, out, chosen, items=items, resume=resume, callbacks=callbacks
+            )
     if os.environ.get("RANK", "0") != "0":
         return
     judged = "".join(

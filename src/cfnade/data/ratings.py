@@ -101,6 +101,17 @@ class RelativeRating:
         ratings.n_watchers_up_to_ = n_watchers_up_to
         return ratings
 
+    @classmethod
+    def from_entries(
+        cls,
+        n_items: int,
+        items: NDArray[np.integer],
+        counts: NDArray[np.float64],
+        n_watchers: NDArray[np.int64],
+    ) -> RelativeRating:
+        """From the number of watchers of each item who have each count, in any order."""
+        return cls.from_distributions(*_distributions(n_items, items, counts, n_watchers))
+
     def transform(self, counts: CountMatrix) -> CountMatrix:
         """Turn counts of any users, (n_users, n_items), into relative ratings in (0, 1].
 

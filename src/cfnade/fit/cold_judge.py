@@ -50,9 +50,12 @@ class ColdJudge:
         held_out: CountMatrix,
         seed: int,
         n_threads: int | None,
+        n_watchers: NDArray[np.integer] | None = None,
     ) -> None:
         self._features, self._network, self._n_threads = features, scorer.network, n_threads
-        self._n_watchers = np.bincount(histories.indices, minlength=features.n_items)
+        if n_watchers is None:
+            n_watchers = np.bincount(histories.indices, minlength=features.n_items)
+        self._n_watchers = n_watchers.copy()
         rng = np.random.default_rng([seed, features.n_items])
         self._back = self._choose_items(rng)
         self._n_watchers[self._back] = 0

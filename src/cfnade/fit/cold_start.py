@@ -98,6 +98,7 @@ def find_strengths(
     *,
     seed: int = 0,
     n_threads: int | None = None,
+    n_watchers: NDArray[np.integer] | None = None,
 ) -> FeatureStrengths:
     """Find out how strongly features should count.
 
@@ -112,11 +113,13 @@ def find_strengths(
         held_out: Further pairs of some users, (n_users, n_items).
         seed: Of the choice of items.
         n_threads: None takes all.
+        n_watchers: Of each item, (n_items,), if the histories are of some users only; None for
+            those of the histories.
 
     Returns:
         The usual strengths if too few items have features or held-out pairs.
     """
-    judge = ColdJudge(scorer, features, histories, held_out, seed, n_threads)
+    judge = ColdJudge(scorer, features, histories, held_out, seed, n_threads, n_watchers)
     if not judge.can_judge:
         logger.info("features count as usual: too few items to find out how much they help")
         return FeatureStrengths()

@@ -64,9 +64,8 @@ def split_query(
     order of rows and the engine. Validation users have a hash below `validation_threshold`, and
     `validation_share` is of their items that are not in the test part.
     """
-    user_hash = f"md5(concat('{seed:d}|', CAST(user_id AS STRING)))"
     pair_hash = f"md5(concat('{seed:d}|', CAST(user_id AS STRING), '|', CAST(item_id AS STRING)))"
-    is_chosen = f"{user_hash} < '{validation_threshold}'"
+    is_chosen = is_chosen_user(seed, validation_threshold)
     is_split = "true" if test_share > 0 else is_chosen  # the others need no order
     n_test, n_validation = _n_held("n_items", test_share), _n_held("n_left", validation_share)
     return (
@@ -81,6 +80,11 @@ def split_query(
         f"ORDER BY CASE WHEN {is_split} THEN {pair_hash} END, item_id) AS place "
         f"FROM {pairs}) AS placed) AS counted"
     )
+
+
+def is_chosen_user(seed: int, threshold: str) -> str:
+    """SQL of whether a user has a hash below a threshold; see `hash_threshold`."""
+    return f"md5(concat('{seed:d}|', CAST(user_id AS STRING))) < '{threshold}'"
 
 
 def hash_threshold(share: float) -> str:

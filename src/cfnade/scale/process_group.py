@@ -89,6 +89,13 @@ def from_first(exchange: Exchange, numbers: Sequence[int]) -> list[int]:
     return [int(number) for number in _sums(exchange, *own)]
 
 
+def number_of_first(exchange: Exchange, number: float | None) -> float | None:
+    """The number of the first process, in all of them."""
+    own = (float(number is not None), number or 0.0) if exchange.is_first else (0.0, 0.0)
+    is_known, value = _sums(exchange, *own)
+    return value if is_known else None
+
+
 def is_started_again(exchange: Exchange) -> bool:
     """Whether `torchrun` restarted the job; the same in all processes.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cfnade.beyond.recency import MOST_HALF_LIVES
 from cfnade.data.events import Clock, Weights
 from cfnade.data.ingest.columns import Columns, choose_columns, is_order
 from cfnade.data.ingest.read import EXACT_LIMIT, MOST_KINDS, PLAIN_INTEGER, usable_kinds
@@ -38,6 +39,9 @@ class CheckedFrame:
     clock: Clock | None = None
     """What the times are; None if they are unknown or not used."""
 
+    time_column: str = ""
+    """Where the times come from."""
+
     kinds: tuple[str, ...] = ()
     """The kinds of events in alphabetical order; none if they are unknown or not used."""
 
@@ -67,28 +71,32 @@ class CheckedFrame:
         from pyspark.sql import functions as F
 
         parts: tuple[Any, ...] = ("user_id",) if n_partitions is None else (n_partitions, "user_id")
-        rows, number, event = self.rows.repartition(*parts), F.col("number"), F.col("event")
-        if weights is None:
-            total = self._sum(number)
-        else:  # as in `EventLog.counts`: counted first, then weighed
-            of_kinds = [
-                F.lit(float(weight)) * self._sum(F.when(event == kind, number))
-                for kind, weight in weights.items()
-            ]
-            total = sum(of_kinds[1:], of_kinds[0])
-        n = total
+        rows, number = self.rows.repartition(*parts), F.col("number")
+        n = total = self.total(weights)
         if half_life:
             happened = F.when(number > 0, F.col("at"))
             latest = F.max(happened).over(Window.partitionBy("user_id"))
             rows = rows.withColumn("age", latest - F.col("at"))
-            age = F.least(F.col("age") / half_life, F.lit(1000.0))
-            weight = _by_kind(weights) if weights else F.lit(1.0)
-            recent = number * weight * F.pow(F.lit(2.0), -age)
-            n = F.sum(F.when(number > 0, recent).otherwise(0.0))
+            n = F.sum(F.when(number > 0, decayed(weights, half_life)).otherwise(0.0))
             n = F.when(n > 0, n).otherwise(F.least(total, F.lit(0.0)))
-        is_owned = total > 0 if target is None else F.bool_or((event == target) & (number > 0))
+        is_target = (F.col("event") == target) & (number > 0)
+        is_owned = total > 0 if target is None else F.bool_or(is_target)
         found = rows.groupBy("user_id", "item_id")
         return found.agg(n.alias("n"), is_owned.alias("is_owned"))
+
+    def total(self, weights: Weights | None, where: Column | None = None) -> Column:
+        """Sum of a group's weighted events, perhaps of those alone that fulfil a condition."""
+        from pyspark.sql import functions as F
+
+        number = F.col("number") if where is None else F.when(where, F.col("number"))
+        if weights is None:
+            return self._sum(number)
+        # As in `EventLog.counts`: counted first, then weighed.
+        of_kinds = [
+            F.lit(float(weight)) * self._sum(F.when(F.col("event") == kind, number))
+            for kind, weight in weights.items()
+        ]
+        return sum(of_kinds[1:], of_kinds[0])
 
     def _sum(self, values: Column) -> Column:
         from pyspark.sql import functions as F
@@ -98,6 +106,21 @@ class CheckedFrame:
         # In ascending order, so that the order of the rows makes no difference.
         ordered = F.sort_array(F.collect_list(values))
         return F.aggregate(ordered, F.lit(0.0), lambda total, value: total + value)
+
+
+def decayed(weights: Weights | None, half_life: float) -> Column:
+    """The weighted events of a row at its `age`, as `cfnade.beyond.recency.decayed`."""
+    from pyspark.sql import functions as F
+
+    number = F.col("number") * _by_kind(weights) if weights else F.col("number")
+    return number * share_left(F.col("age"), half_life)
+
+
+def share_left(age: Column, half_life: float) -> Column:
+    """What is left of an event at this age."""
+    from pyspark.sql import functions as F
+
+    return F.pow(F.lit(2.0), -F.least(age / half_life, F.lit(MOST_HALF_LIVES)))
 
 
 def _by_kind(weights: Weights) -> Column:
@@ -188,9 +211,9 @@ def check_frame(
         if kinds[roles[role]] != "string" or (from_text and facts[f"plain_{role}_id"]):
             rows = rows.withColumn(f"{role}_id", F.col(f"{role}_id").cast("bigint"))
     is_exact = "count" not in roles or (facts["all_whole"] and facts["sum"] < EXACT_LIMIT)
-    checked = CheckedFrame(
-        rows, is_exact, int(facts["n_users"]), None if times is None else times.clock
-    )
+    checked = CheckedFrame(rows, is_exact, int(facts["n_users"]))
+    if times is not None:
+        checked = replace(checked, clock=times.clock, time_column=roles["time"])
     if "event" not in roles:
         return checked
     found = rows.select("event").distinct().limit(MOST_KINDS + 1).collect()

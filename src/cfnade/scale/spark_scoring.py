@@ -166,6 +166,12 @@ def score_prepared(
 def _check_reading(reader: HistoryReader, prepared: Prepared) -> None:
     """Warn of what the model would read but a prepared folder lacks; refuse other weights."""
     reader.half_life_for(None)
+    weights = prepared.event_weights or {}
+    if prepared.clock and prepared.summary["n_test_pairs"] and min(weights.values(), default=0) < 0:
+        raise DataError(
+            f"{prepared.folder} adds up events before and after the split apart, which differs for "
+            "weights below 0; score the original table"
+        )
     if prepared.event_weights is None:
         reader.weights_for(())
     elif prepared.event_weights != reader.weights:

@@ -116,6 +116,27 @@ def test_doubled_items_with_lists_are_no_long_table():
         read_items(frame)
 
 
+@pytest.mark.parametrize("name", ["price", "released"])
+def test_doubled_items_with_two_numbers_or_dates_are_no_long_table(name):
+    values = [1.5, 2.0, 3.0] if name == "price" else pd.to_datetime(["2024", "2025", "2026"])
+    frame = pd.DataFrame({"item": ["a", "b", "a"], name: values})
+    with pytest.raises(DataError, match=rf"1 item has several rows .* 'a' differ in '{name}'"):
+        read_items(frame)
+
+
+def test_how_a_table_of_two_columns_with_doubled_items_was_read_is_reported(caplog):
+    caplog.set_level(logging.INFO)
+    read_items(LONG)
+    line = "items table: read as one row per item and tag: 3 items, 4 rows (1 with several), "
+    assert caplog.record_tuples == [
+        ("cfnade.data.ingest.items_table", logging.WARNING, f"{line}2 values")
+    ]
+    caplog.clear()
+    read_items(pd.concat([LONG, LONG.assign(tag="all")]))
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO and "3 items, 7 rows (3 with several)" in caplog.text
+
+
 def test_a_row_without_an_item_is_left_out():
     frame = pd.DataFrame({"item": ["a", None, "b"], "kind": ["film", "film", "film"]})
     assert sorted(known(read_items(frame))) == ["a", "b"]

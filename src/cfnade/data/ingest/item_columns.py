@@ -86,9 +86,9 @@ def read_column(
     if kind.startswith(("DATE", "TIME")):
         return FoundColumn(None, "dates")
     texts = [text for _, text in pairs]
+    if not can_be_categories(kind, texts):
+        return FoundColumn(None, "numbers that are not whole")
     if kind != "BOOLEAN" and (is_numeric(kind) or all(map(_is_number, texts))):
-        if not all(float(text).is_integer() for text in texts if _is_finite(text)):
-            return FoundColumn(None, "numbers that are not whole")
         return _categories(pairs) or FoundColumn(None, "a number of its own for most items")
     if not is_name(name) and (listed := _list_form(name, texts)):
         return _list(pairs, listed)
@@ -99,6 +99,21 @@ def read_column(
     if is_name(name) or n_words >= 2:
         return _words(pairs)
     return FoundColumn(None, "a value of its own for most items")
+
+
+def can_be_categories(kind: str, cells: Sequence[str]) -> bool:
+    """Whether values may be categories by their type: not dates, and not numbers with a fraction.
+
+    Args:
+        kind: DuckDB's type.
+        cells: Values as text, empty if missing.
+    """
+    texts = [text for text in map(_known, cells) if text]
+    if kind.startswith(("DATE", "TIME")):
+        return False
+    if kind == "BOOLEAN" or not (is_numeric(kind) or all(map(_is_number, texts))):
+        return True
+    return all(float(text).is_integer() for text in texts if _is_finite(text))
 
 
 def is_name(column: str) -> bool:

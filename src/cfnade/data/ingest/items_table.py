@@ -22,6 +22,7 @@ from cfnade.data.ingest.columns import (
 from cfnade.data.ingest.item_columns import (
     VALUES,
     address_kind,
+    can_be_categories,
     is_name,
     read_column,
     read_values,
@@ -192,6 +193,8 @@ class _Rows:
             if not np.isfinite(weights).all():
                 raise DataError(f"weights in column {weight_col!r} must be finite numbers")
         cells = self.cells[name if label is None else label]
+        if weight_col is None and label is None and not can_be_categories(self.kinds[name], cells):
+            raise self._doubled()
         n_lists = sum("|" in cell or ";" in cell for cell in cells)
         if sum(len(cell.split()) for cell in cells) > _LONGEST * len(cells) or n_lists > (
             _LISTS * len(cells)
@@ -200,9 +203,17 @@ class _Rows:
         entries = read_values(self.codes, cells, weights)
         if not entries.values:
             raise DataError(f"column {name!r} of the items table is empty; nothing is known")
-        n_values = len(set(entries.values))
-        logger.info(
-            "items table: %s; %s: %s", n_of(len(self.ids), "item"), name, f"{n_values:,} values"
+        n_values, n_doubled = len(set(entries.values)), self._n_doubled
+        # Few items with several rows: it may be a table with one row for each item, and a mistake.
+        is_doubtful = 0 < n_doubled < _USUALLY * len(self.ids) and weight_col is label is None
+        logger.log(
+            logging.WARNING if is_doubtful else logging.INFO,
+            "items table: read as one row per item and %s: %s, %s (%s with several), %s",
+            name,
+            n_of(len(self.ids), "item"),
+            n_of(len(self.codes), "row"),
+            f"{n_doubled:,}",
+            n_of(n_values, "value"),
         )
         columns, forms = {name: entries}, {name: VALUES}
         return DescribedItems(
@@ -241,11 +252,15 @@ class _Rows:
         features = ItemFeatures.from_entries(len(self.ids), used, found_forms)
         return DescribedItems(self.ids, features, names, addresses)
 
+    @property
+    def _n_doubled(self) -> int:
+        """Number of items with several rows."""
+        return int(np.unique(self.codes[1:][np.diff(self.codes) == 0]).size)
+
     def _doubled(self) -> DataError:
         """Some items have several rows that differ, in a table that is not long."""
-        again = np.flatnonzero(np.diff(self.codes) == 0)
-        n_doubled = np.unique(self.codes[again]).size
-        first = int(again[0])
+        n_doubled = self._n_doubled
+        first = int(np.flatnonzero(np.diff(self.codes) == 0)[0])
         item = self.ids[self.codes[[first]]].tolist()[0]
         differing = [name for name, cells in self.cells.items() if cells[first] != cells[first + 1]]
         have = "item has" if n_doubled == 1 else "items have"
@@ -257,6 +272,7 @@ class _Rows:
 
 
 _LONGEST = 8  # words of a value in a long table, on average: longer ones are texts
+_USUALLY = 0.5  # share of the items with several rows, below which a long table is doubtful
 _LISTS = 0.05  # share of cells that are lists, above which it is no long table
 
 
