@@ -116,8 +116,9 @@ def _search_cfnade(
 
     def attempt(searched: dict[str, Any]) -> Trial:
         # The final fit, on more pairs, has to start like the one that finds the epochs.
-        start = "random" if plan.factors is None else "factors"
-        start = None if plan.start_neighbours else start  # as the plan says at any size
+        start: str | None = "random" if plan.factors is None else "factors"
+        if plan.start_neighbours is not None:
+            start = None  # the plan says the same of more pairs
         by = {"choose_by": validation.choose_by, "recipe__start": start}
         settings = {**by, **contender.start, **searched}
         model = contender.model(settings, validation.relative_rating)
