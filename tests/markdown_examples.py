@@ -1,10 +1,10 @@
 """Runs what a Markdown page shows: Python blocks in one scope, `cfnade` lines of shell blocks.
 
 A `text` block right after a block that was run shows what it printed. Words must be the same, in
-any order of the lines; whole numbers too; other numbers may differ by a tenth or by one in their
-last digit, as they do between processors (`python -m tests.markdown_examples docs/tutorial.md`
-writes today's into the page). A block that cannot be run has the reason in a comment before it:
-`<!-- not run: it needs a cluster -->`.
+any order of the lines, and whole numbers; other numbers may differ by a twentieth or by one in
+their last digit, which is more than they do between processors. To write today's into a page:
+`python -m tests.markdown_examples docs/tutorial.md`. A block that cannot be run has the reason in a
+comment before it: `<!-- not run: it needs a cluster -->`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIGURE = re.compile(
     r"(?<![\w.,-])"  # the 9 of `space-9` is part of a name
     r"[+-]?(?:\d+(?:,\d{3})+|\d+)?(?:\.\d+)?(?<=\d)(?:e[+-]?\d+)?"
 )
-RELATIVE = 0.1
+RELATIVE = 0.05
 """By how much figures that are not whole may differ."""
 
 
