@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 
@@ -106,6 +107,19 @@ def test_every_command_that_is_named_exists_with_its_options(words, capsys):
     shown = capsys.readouterr().out
     for option in (word for word in rest if word.startswith("--")):
         assert re.search(rf"{option}\b", shown), option
+
+
+def test_the_table_of_settings_has_the_measured_figures():
+    kept = json.loads((ROOT / "benchmarks" / "results" / "settings.json").read_text())
+    page = (DOCS / "guides" / "settings-that-matter.md").read_text()
+    rows = {
+        line.split("|")[1].strip(): line.split("|")[2:] for line in page.splitlines() if "|" in line
+    }
+    for part, by_set in kept["parts"].items():
+        for cell, name in zip(rows[part], kept["sets"], strict=False):
+            shown = [float(figure) for figure in cell.replace("*", "").split("/")]
+            measured = [by_set[name][metric][0] for metric in ("mpr", "ndcg@100")]
+            assert shown == pytest.approx(measured, abs=0.051), (part, name)
 
 
 def test_every_public_name_is_in_the_reference():
