@@ -75,16 +75,13 @@ def commands(page: str) -> list[list[str]]:
 
 
 def run_page(
-    path: Path,
-    languages: tuple[str, ...] = ("python", "sh"),
-    without: tuple[str, ...] = (),
+    path: Path, languages: tuple[str, ...] = ("python", "sh")
 ) -> tuple[dict, list[Printed]]:
     """Run a page's blocks in the current folder, as someone who types them in.
 
     Args:
         path: The page.
         languages: Of the blocks to run.
-        without: Commands of `cfnade` to leave out.
 
     Returns:
         The names that the Python blocks defined, and what was printed where the page says so.
@@ -98,7 +95,7 @@ def run_page(
             fresh = ""
         elif block.language in languages and block.not_run is None:
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                _run(block, path, scope, without)
+                _run(block, path, scope)
             fresh = out.getvalue()
     return scope, printed
 
@@ -112,14 +109,13 @@ def refresh(path: Path) -> None:
     path.write_text(page)
 
 
-def _run(block: Block, path: Path, scope: dict, without: tuple[str, ...]) -> None:
+def _run(block: Block, path: Path, scope: dict) -> None:
     if block.language == "python":
         code = "\n" * (block.line - 1) + block.text  # so that errors name the page's line
         exec(compile(code, str(path), "exec"), scope)
         return
     for words in _commands(block):
-        if words[1] not in without:
-            assert run(words[1:]) == 0, f"{path.name}, line {block.line}: {shlex.join(words)}"
+        assert run(words[1:]) == 0, f"{path.name}, line {block.line}: {shlex.join(words)}"
 
 
 def _commands(block: Block) -> list[list[str]]:
