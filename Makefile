@@ -49,7 +49,7 @@ INFERENCE_TESTS := tests/data/test_interactions.py tests/data/test_ratings.py te
 	tests/model/test_inference.py tests/model/test_rating_inference.py \
 	tests/data/test_catalogue.py tests/test_estimator_contract.py \
 	tests/answer/test_explain.py tests/answer/test_dials.py tests/answer/test_rerank.py tests/answer/test_filters.py tests/answer/test_similar.py tests/answer/test_recommend.py \
-	tests/cli/test_cmd_model.py tests/test_errors.py tests/test_examples.py tests/test_public_api.py \
+	tests/cli/test_cmd_model.py tests/cli/test_model_card.py tests/test_errors.py tests/test_examples.py tests/test_public_api.py \
 	tests/test_scorer.py
 
 test-inference:  ## Run the tests of saved models in a fresh environment without torch

@@ -1,5 +1,7 @@
 """What each part of the default is worth: python benchmarks/ablation.py DATA.
 
+With `--of settings`: what other values of two settings change.
+
 DATA is a folder with the Parquet files. Default fits with and without each part, on the training
 part of the split of `cfnade compare` (seed 0), judged on its validation part. The test part is not
 used, because parts are kept or deleted by these figures. A fit holds out its own validation part
@@ -32,6 +34,7 @@ from cfnade.metrics.formulas import UserSums
 
 OUTCOMES = Path(__file__).parent / "results" / "ablation"
 SUMMARY = OUTCOMES.with_suffix(".json")
+SUMMARY_OF_SETTINGS = SUMMARY.with_name("settings.json")
 METRICS = ("mpr", "ndcg@100")
 
 PARTS: dict[str, dict[str, Any]] = {
@@ -44,6 +47,13 @@ PARTS: dict[str, dict[str, Any]] = {
     "factors beside": {},
 }
 """Settings that leave a part out, by its name; the last three add what the default leaves out."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    **{f"n_hidden {n}": {"n_hidden": n} for n in (64, 128, 512)},
+    **{f"alpha {rate}": {"alpha": float(rate)} for rate in (3, 10, 100, 300)},
+}
+"""Other values of settings, by name: docs/guides/settings-that-matter.md has the outcome."""
 
 N_NETWORKS = 4
 FACTOR_GAINS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -66,7 +76,7 @@ def fit_part(part: str, seed: int, protocol: Protocol) -> list[Any]:
     validation = protocol.validation
 
     def fit(seed: int) -> ImplicitCFNADE:
-        settings = {"validation_by": protocol.facts["validation_by"], **PARTS[part]}
+        settings = {"validation_by": protocol.facts["validation_by"], **{**PARTS, **SETTINGS}[part]}
         return ImplicitCFNADE(random_state=seed).set_params(**settings).fit(validation.train)
 
     model = fit(seed)
@@ -146,10 +156,10 @@ def seconds_of(name: str, part: str, seeds: list[int]) -> float:
     return float(np.mean([json.loads(f.read_text())["cpu_seconds"] for f in files if f.exists()]))
 
 
-def changes(sets: list[str], seeds: list[int]) -> dict[str, Any]:
+def changes(sets: list[str], seeds: list[int], names: list[str]) -> dict[str, Any]:
     """By part and data set: change of each metric with its interval, and the ratio of CPU time."""
     found: dict[str, Any] = {}
-    for part in [part for part in PARTS if part != "default"]:
+    for part in [name for name in names if name != "default"]:
         for name in sets:
             mine, whole = (
                 {metric: per_seed(name, p, metric, seeds) for metric in METRICS}
@@ -219,22 +229,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets")
     parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces")
-    parser.add_argument("--parts", default=",".join(PARTS), help="names with commas")
+    parser.add_argument("--of", default="parts", choices=("parts", "settings"))
+    parser.add_argument("--parts", help="some of them, names with commas")
     parser.add_argument("--seeds", default="0 1", help="with spaces")
     options = parser.parse_args()
     OUTCOMES.mkdir(parents=True, exist_ok=True)
     sets, seeds = options.sets.split(), [int(seed) for seed in options.seeds.split()]
+    known, summary = (PARTS, SUMMARY) if options.of == "parts" else (SETTINGS, SUMMARY_OF_SETTINGS)
+    names = list(known) if options.parts is None else options.parts.split(",")
     for name in sets:
         protocol = Protocol(*read_set(name, options.data), ProtocolConfig(seed=0, split="random"))
         for seed in seeds:
-            for part in options.parts.split(","):
+            for part in names:
                 run(name, part, seed, protocol)
-    parts = changes(sets, seeds)
+    parts = changes(sets, seeds, list(known))
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
     kept = {"commit": commit, "sets": sets, "seeds": seeds, "parts": parts}
-    SUMMARY.write_text(json.dumps(kept, indent=1) + "\n")
+    summary.write_text(json.dumps(kept, indent=1) + "\n")
     print(table(sets, parts))
     return 0
 

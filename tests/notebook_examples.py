@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.markdown_examples import without_numbers
+from tests.markdown_examples import same_output
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Cell:
     shown: list[dict[str, Any]]
 
     def matches(self) -> bool:
-        """Whether both are the same in all but numbers."""
-        return _plain(self.said) == _plain(self.shown)
+        """Whether both have the same words, and figures that agree."""
+        said, shown = _texts(self.said), _texts(self.shown)
+        return len(said) == len(shown) and all(map(same_output, said, shown))
 
 
 def run_notebook(path: Path) -> tuple[dict[str, Any], list[Cell]]:
@@ -75,10 +76,8 @@ def _shown(source: str, scope: dict[str, Any], number: int, path: Path) -> list[
     return outputs
 
 
-def _plain(outputs: list[dict[str, Any]]) -> list[list[str]]:
-    """The text of outputs without numbers."""
-    texts = [each.get("text") or each["data"]["text/plain"] for each in outputs]
-    return [without_numbers("".join(text)) for text in texts]
+def _texts(outputs: list[dict[str, Any]]) -> list[str]:
+    return ["".join(each.get("text") or each["data"]["text/plain"]) for each in outputs]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from tests.markdown_examples import ROOT, blocks
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(1800)]  # torch takes a while to install
 
 README = (ROOT / "README.md").read_text()
-ELSEWHERE = {"compare": "it takes minutes and the extra `bench`; test_docs.py runs it"}
+ELSEWHERE = {"compare": "it needs the extra `bench`; test_readme.py runs it"}
 """Commands of the README that are not run here, and why."""
 PORT = 8765
 

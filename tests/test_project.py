@@ -92,5 +92,9 @@ def test_the_image_is_locked_and_can_copy_what_it_names():
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.stem)
 def test_links_of_the_pages_beside_the_readme_lead_somewhere(page):
-    targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text())
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]+)#?([^)\s]*)", page.read_text()):
+        assert (ROOT / target).exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", (ROOT / target).read_text(), flags=re.MULTILINE)
+            plain = [re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles]
+            assert anchor in [re.sub(r"[-\s]+", "-", title) for title in plain], anchor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 
 from cfnade.cli import main as cli
 from cfnade.estimator import ImplicitCFNADE
+from tests.markdown_examples import ROOT, blocks
 from tests.scale.cluster import environment
 
 pytestmark = pytest.mark.scale
@@ -51,3 +53,21 @@ def test_prepare_train_and_score_go_together(cluster, plays, tmp_path):
     done = cfnade(cluster, "scale", "score", model, "--data", ready, "--out", out, "-n", 3)
     assert done.returncode == 0, done.stderr
     assert "n users" in done.stdout and "400" in done.stdout
+
+
+def test_the_commands_of_the_page_run_on_this_machine(needs_spark, tmp_path):
+    first = blocks((ROOT / "docs" / "scale-out.md").read_text(), "sh")[0]
+    starts = {"cfnade": ["cfnade"], "torchrun": ["torch.distributed.run"]}
+    for line in first.text.splitlines():
+        command, *rest = shlex.split(line)
+        done = subprocess.run(
+            [sys.executable, "-m", *starts[command], *rest],
+            env=environment(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    recommended = pd.read_parquet(tmp_path / "recommended")
+    assert recommended.groupby("user_id").size().max() == 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import shlex
 import shutil
 import signal
 import socket
@@ -21,11 +22,13 @@ from cfnade.serve.model_source import load
 from cfnade.serve.service_settings import RequestLimits
 from cfnade.serve.wire import RecommendRequest
 from cfnade.storage.folder import save_artifact
+from tests.markdown_examples import ROOT, blocks
 from tests.serve.in_process import ask_app, unwatched
 from tests.serve.running import running, wait_for
 from tests.storage.saved import KEPT, random_artifact
 
 HISTORY = {"film-1": 3, "film-4": 1}
+GUIDES = ROOT / "docs" / "guides"
 
 
 def test_recommend_answers_as_the_estimator_does(service):
@@ -53,6 +56,32 @@ def test_dials_are_followed_and_those_that_cannot_be_are_refused_without_harm(se
     assert (unknown.status, unknown.code) == (404, "unknown_category")
     zero = service.post("/v1/recommend", {"history": HISTORY, "dials": {"popularity": 0}})
     assert zero.body == service.post("/v1/recommend", {"history": HISTORY}).body
+
+
+def test_the_requests_and_the_error_of_the_guides_are_real(service):
+    (curl,) = [
+        shlex.split(block.text.replace("\\\n", ""))
+        for block in blocks((GUIDES / "serve.md").read_text(), "sh")
+        if block.text.startswith("curl ")
+    ]
+    path, body = curl[1].removeprefix("localhost:8000"), curl[curl.index("-d") + 1]
+    kind = curl[curl.index("-H") + 1].partition(": ")[2]
+    answer = service.ask("POST", path, body.encode(), {"content-type": kind})
+    assert answer.status == 200 and len(answer.json["recommendations"]) == 3
+
+    (said,) = [
+        json.loads(block.text)
+        for block in blocks((GUIDES / "serve.md").read_text(), "text")
+        if block.text.startswith('{"error"')
+    ]
+    assert service.post("/v1/recommend", {"history": HISTORY, "n": 101}).json == said
+
+    (dials,) = blocks((GUIDES / "dials.md").read_text(), "json")
+    request = json.loads(dials.text)
+    assert service.post("/v1/recommend", request).code == "unknown_category"  # of this model
+    for name in ("at_most", "boost_category"):
+        del request["dials"][name]
+    assert service.post("/v1/recommend", request).status == 200
 
 
 def test_a_batch_is_answered_in_its_order(service):

@@ -10,7 +10,8 @@ import typer
 from rich.table import Column, Table
 
 from cfnade.cli import console, options
-from cfnade.errors import ArtifactError
+from cfnade.cli.model_card import model_card
+from cfnade.errors import ArtifactError, ConfigError
 from cfnade.storage.folder import inspect_artifact, load_artifact
 from cfnade.storage.onnx_export import export_onnx
 
@@ -23,11 +24,19 @@ def inspect_command(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare checksums too, which reads all files.")
     ] = False,
+    card: Annotated[
+        bool, typer.Option("--card", help="Print a model card in Markdown instead.")
+    ] = False,
     json_file: options.Json = None,
 ) -> None:
     """Describe a saved model without loading its weights."""
+    if card and json_file is not None:
+        raise ConfigError("--card and --json do not go together; use one of them")
     described = inspect_artifact(model, verify=verify)
-    console.report(_table(model, described), described, json_file)
+    if card:
+        typer.echo(model_card(model.resolve().name, described), nl=False)
+    else:
+        console.report(_table(model, described), described, json_file)
     for name, file in described["files"].items():
         if file["state"] not in ("ok", "not verified"):
             raise ArtifactError(

@@ -286,7 +286,8 @@ class CFNADE:
         """
         table = self._fitted()
         sizes = zip(("n_users", "n_items", "sha256"), identity_of(table.levels), strict=True)
-        described = {"settings": self.get_params(), "data_fingerprint": dict(sizes), **info}
+        data = {**dict(sizes), "n_pairs": int(table.levels.nnz)}
+        described = {"settings": self.get_params(), "data_fingerprint": data, **info}
         saved = RatingArtifact(self.network_, table, {**self._info, **described})
         save_rating_artifact(saved, Path(folder), dtype)
 
