@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 STOPS_IN = 120.0
 """Seconds that a process may take to stop: far more than it needs, as a busy machine is slow."""
 
