@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tarfile
 import time
@@ -38,16 +39,19 @@ class Environment:
         self.bin = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
         self.folder = plays.parent
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        self.variables = kept | {"XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+        self.variables = kept | {
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "OMP_NUM_THREADS": "1",
+            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+        }
 
     def install(self, *words: str) -> None:
-        pins = ["--constraint", str(ROOT / "constraints.txt")]
-        self("python", "-m", "pip", "install", "--quiet", *pins, *words)
+        self("pip", "install", "--quiet", *words)
 
-    def __call__(self, *words: str) -> str:
+    def __call__(self, *words: str, at: Path | None = None) -> str:
         done = subprocess.run(
             [self.bin / words[0], *words[1:]],
-            cwd=self.folder,
+            cwd=at or self.folder,
             env=self.variables,
             capture_output=True,
             text=True,
@@ -110,6 +114,13 @@ def training(wheel, plays, tmp_path_factory) -> Iterator[Environment]:
 
 
 @pytest.fixture(scope="module")
+def trained(training) -> Environment:
+    """The environment with `train`, where the README's model was made."""
+    _run_the_readme(training)
+    return training
+
+
+@pytest.fixture(scope="module")
 def empty(wheel, plays, tmp_path_factory) -> Environment:
     environment = Environment(tmp_path_factory.mktemp("empty"), plays)
     environment.install(str(wheel))
@@ -122,18 +133,23 @@ def _only(pattern: str) -> Path:
     return found[0]
 
 
-def _commands(*names: str, without: tuple[str, ...] = ()) -> list[list[str]]:
-    lines = [
+def _lines(program: str) -> list[list[str]]:
+    """The lines of the README's shell blocks that run a program, in words."""
+    return [
         shlex.split(line, comments=True)
         for block in blocks(README, "sh")
         for line in block.text.splitlines()
-        if line.startswith("cfnade ")
+        if line.startswith(f"{program} ")
     ]
-    wanted = [words for words in lines if not names or words[1] in names]
+
+
+def _commands(*names: str, without: tuple[str, ...] = ()) -> list[list[str]]:
+    wanted = [words for words in _lines("cfnade") if not names or words[1] in names]
     return [words for words in wanted if words[1] not in without]
 
 
 def _run_the_readme(environment: Environment) -> None:
+    shutil.rmtree(environment.folder / "model", ignore_errors=True)
     for block in blocks(README, "python"):
         environment("python", "-c", block.text)
     for words in _commands(without=("serve", *ELSEWHERE)):
@@ -141,26 +157,36 @@ def _run_the_readme(environment: Environment) -> None:
     assert (environment.folder / "model" / "model.json").exists()
 
 
-def test_the_readme_runs_with_train(training):
-    _run_the_readme(training)
+def test_the_readme_runs_with_train(trained):
+    assert trained.has("torch")
 
 
-def test_a_model_recommends_with_nothing_else_installed(training, empty):
+def test_a_model_recommends_with_nothing_else_installed(trained, empty):
     assert not empty.has("torch") and not empty.has("starlette")
     for words in _commands("recommend"):
         assert empty(*words)
 
 
-def test_the_readme_runs_with_serve(training, empty, wheel):
+def test_the_readme_runs_with_serve(trained, empty, wheel):
     empty.install(f"{wheel}[serve]")
     assert not empty.has("torch")
     for words in _commands("serve"):
         assert b"<html" in empty.answers(*words)
 
 
-def test_the_readme_runs_from_the_sdist(training, empty, sdist):
+def test_the_readme_runs_from_the_sdist(training, empty, sdist, wheel, tmp_path):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    empty.install(f"{wheel}[serve]")  # what the service needs
     for environment in (training, empty):
-        environment.install("--force-reinstall", "--no-deps", str(sdist))
+        environment("pip", "uninstall", "--quiet", "--yes", "cfnade")
+        assert not environment.has("cfnade")
+    installs = _lines("pip")
+    assert ["pip", "install", ".[train]"] in installs
+    for words in installs:
+        training(*words, at=source)
+    empty("pip", "install", "--no-deps", ".", at=source)
     _run_the_readme(training)
     for words in _commands("serve"):
         assert b"<html" in empty.answers(*words)

@@ -40,6 +40,7 @@ def test_columns_that_are_not_used_are_always_reported(tmp_path, capsys, header,
     first = capsys.readouterr().err
     assert first.startswith(reported)
     assert bool(first) == bool(reported)
+    assert ("--count-col, or confirm with --events)" in first) == ("qty" in header)
     assert run(["data", "describe", str(path), "--events"]) == 0
     unused = set(header.split(",")) - {"user", "item", "timestamp"}
     expected = "".join(f"unused columns: {name!r}\n" for name in unused)

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+STOPS_IN = 120.0
+"""Seconds that a process may take to stop: far more than it needs, as a busy machine is slow."""
+
 
 def _refuse(word: str) -> None:
     raise AssertionError(f"{word} is not JSON")
@@ -95,7 +98,7 @@ def running(
         yield service
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0, log.read_text()
+            assert process.wait(STOPS_IN) == 0, log.read_text()
     finally:
         if process.poll() is None:
             process.kill()

@@ -24,7 +24,7 @@ from cfnade.serve.wire import RecommendRequest
 from cfnade.storage.folder import save_artifact
 from tests.markdown_examples import ROOT, blocks
 from tests.serve.in_process import ask_app, unwatched
-from tests.serve.running import running, wait_for
+from tests.serve.running import STOPS_IN, running, wait_for
 from tests.storage.saved import KEPT, random_artifact
 
 HISTORY = {"film-1": 3, "film-4": 1}
@@ -420,4 +420,4 @@ def test_a_request_that_is_under_way_is_finished_before_the_end(folder, tmp_path
             while part := client.recv(65536):
                 parts.append(part)
         assert b"".join(parts).startswith(b"HTTP/1.1 200 OK")
-        assert service.process.wait(20) == 0
+        assert service.process.wait(STOPS_IN) == 0

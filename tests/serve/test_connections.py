@@ -14,7 +14,7 @@ import time
 import pytest
 
 from cfnade.serve.connections import OpenTransport, _network
-from tests.serve.running import Running, is_up, wait_for
+from tests.serve.running import STOPS_IN, Running, is_up, wait_for
 from tests.storage.saved import KEPT
 
 LIMITED = """
@@ -43,7 +43,7 @@ def limited(tmp_path_factory):
         wait_for(lambda: is_up(service), process)
         yield service
         process.terminate()
-        assert process.wait(20) == 0, log.read_text()
+        assert process.wait(STOPS_IN) == 0, log.read_text()
     finally:
         process.kill()
         process.communicate()

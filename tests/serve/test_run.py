@@ -21,7 +21,7 @@ import cfnade
 from cfnade.serve.run import Supervisor
 from cfnade.serve.service_settings import ServeSettings
 from cfnade.storage.folder import save_artifact
-from tests.serve.running import Running, running, wait_for
+from tests.serve.running import STOPS_IN, Running, running, wait_for
 from tests.storage.saved import random_artifact
 
 pytestmark = pytest.mark.skipif(
@@ -123,7 +123,7 @@ def test_sighup_while_it_starts_does_no_harm(folder, tmp_path, n_workers):
         assert asked(service) == {200}
         assert "ended" not in log.read_text()
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(STOPS_IN) == 0
     finally:
         process.kill()
         process.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import sys
 import time
@@ -45,14 +44,6 @@ err = Console(stderr=True)
 def visible(text: str) -> str:
     """Text with control characters as escapes: names come from data, and a terminal obeys them."""
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
-class VisibleFormatter(logging.Formatter):
-    """Lines of the log, made `visible`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The message of a record."""
-        return visible(super().format(record))
 
 
 def escape(text: str) -> str:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated
 
@@ -60,7 +61,7 @@ def _root(
 ) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, force=True)
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(console.VisibleFormatter())
+        handler.setFormatter(_LineFormatter())
     logging.getLogger("cfnade.progress").setLevel(logging.INFO)  # a line per stage, if no bar
     if show_version:
         typer.echo(f"cfnade {version('cfnade')}")
@@ -105,6 +106,14 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{reason} (set CFNADE_DEBUG=1 to see where)", 1)
 
 
+class _LineFormatter(logging.Formatter):
+    """Lines of the log, made visible, with options in place of Python arguments."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message of a record."""
+        return console.visible(_with_options(super().format(record)))
+
+
 def _fail(message: str, code: int) -> int:
     console.say(f"cfnade: {_with_options(' '.join(message.split()))}")
     return code
@@ -112,10 +121,16 @@ def _fail(message: str, code: int) -> int:
 
 def _with_options(message: str) -> str:
     """The message with options in place of Python arguments."""
-    options = {
+    options = _options()
+    return re.sub(rf"(?<![\w-])({'|'.join(options)})\b", lambda found: options[found[1]], message)
+
+
+@cache
+def _options() -> dict[str, str]:
+    """Options by the Python argument that a message may name."""
+    return {"events=True": "--events"} | {
         parameter.name: parameter.opts[0]
         for command in typer.main.get_group(app).commands.values()
         for parameter in command.params
-        if "_" in (parameter.name or "") and parameter.opts[0].startswith("--")
+        if parameter.name and "_" in parameter.name and parameter.opts[0].startswith("--")
     }
-    return re.sub(rf"(?<![\w-])({'|'.join(options)})\b", lambda found: options[found[1]], message)

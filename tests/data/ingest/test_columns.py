@@ -23,6 +23,13 @@ def choose(columns, **named):
         (["customer_id", "show", "watches"], "customer_id", "show", "watches"),
         (["userid", "artist", "artist_id", "play_count"], "userid", "artist_id", "play_count"),
         (["timestamp", "track_id", "user"], "user", "track_id", None),
+        (["Customer No.", "Product Code", "Product"], "Customer No.", "Product Code", None),
+        (
+            ["Order No.", "Line No.", "Account Number", "Item No."],
+            "Account Number",
+            "Item No.",
+            None,
+        ),
     ],
 )
 def test_usual_names_are_recognised_whatever_their_case(columns, user, item, count):
@@ -52,12 +59,18 @@ def test_a_missing_column_names_the_ones_there_are():
     )
     with pytest.raises(DataError, match=both):
         choose(["a", "b c"])
-    with pytest.raises(DataError, match=r"no user column; .*; name one of these as user_col$"):
+    with pytest.raises(DataError, match=r"no user column; .*; name one .* as user_col(?! and)"):
         choose(["a", "item"])
     with pytest.raises(DataError, match=r"no item column 'x'; the columns are 'user', 'item'"):
         choose(["user", "item"], item_col="x")
     with pytest.raises(DataError, match=r"no count column; the columns are 'user', 'item'"):
         choose(["user", "item"], events=False)
+
+
+def test_python_shows_where_columns_are_named():
+    with pytest.raises(DataError) as caught:
+        choose(["who", "what"])
+    assert "read_interactions(data, user_col=..., item_col=...)" in caught.value.__notes__[0]
 
 
 def test_a_file_without_a_header_gets_a_hint():
@@ -115,6 +128,15 @@ def test_an_unknown_time_column_names_those_there_are():
 def test_all_unused_columns_are_reported_in_one_line(caplog):
     choose(["user", "item", "count", "title", "session", "time", "basket"], time_col="none")
     assert caplog.messages == ["unused columns: 'title', 'session', 'time', 'basket'"]
+
+
+def test_a_column_that_may_hold_counts_can_be_named_in_python(caplog):
+    choose(["user", "item", "qty"])
+    (message,) = caplog.messages
+    assert message.endswith("(name a column of counts as count_col, or confirm with events=True)")
+    caplog.clear()
+    choose(["user", "item", "qty"], events=True)
+    assert caplog.messages == ["unused columns: 'qty'"]
 
 
 def test_what_was_recognised_is_logged(caplog):

@@ -343,6 +343,7 @@ def test_bad_counts_are_reported_by_kind_with_the_first_row_and_what_to_do(tmp_p
 def test_a_bad_count_of_any_type_is_shown_as_it_is(tmp_path, value, said):
     path = write_query(tmp_path / "a.parquet", f"SELECT 1 AS user, 'x' AS item, {value} AS count")
     assert said in refusal(path)
+    assert ("with a decimal point" in refusal(path)) == ("4,5" in value)
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,24 @@ logger = logging.getLogger(__name__)
 _SHOWN = 20  # columns in a message
 
 
-def _ids_of(nouns: str) -> tuple[str, ...]:
-    """Both forms of each noun, the id first: a table may hold `artist_id` and `artist`."""
-    return tuple(form for noun in nouns.split() for form in (f"{noun}id", noun))
+_ID_ENDINGS = ("id", "no", "number", "code")
+
+
+def _ids_of(nouns: str, endings: tuple[str, ...] = ("id",)) -> tuple[str, ...]:
+    """All forms of each noun, the id first: a table may hold `artist_id` and `artist`."""
+    return tuple(f"{noun}{ending}" for noun in nouns.split() for ending in (*endings, ""))
 
 
 # In the form that `_plain` gives, best first.
 USER_NAMES = (
-    *_ids_of("user household customer member account subscriber profile viewer listener visitor"),
-    *_ids_of("client player reader person"),
+    *_ids_of("user household customer member account subscriber", _ID_ENDINGS),
+    *_ids_of("profile viewer listener visitor client player reader person"),
     "uid",
 )
 ITEM_NAMES = (
-    *_ids_of("item product show movie film series video title episode program artist track song"),
-    *_ids_of("album podcast station book article game app content venue place location business"),
+    *_ids_of("item product article", _ID_ENDINGS),
+    *_ids_of("show movie film series video title episode program artist track song"),
+    *_ids_of("album podcast station book game app content venue place location business"),
     *("stockcode", "sku", "asin", "isbn", "iid"),
 )
 COUNT_NAMES = (
@@ -90,7 +94,9 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
     }
     roles = {role: column for role, column in found.items() if column is not None}
     if len(roles) < len(found):
-        raise DataError(_missing(columns, *(found.keys() - roles.keys())))
+        error = DataError(_missing(columns, *(found.keys() - roles.keys())))
+        error.add_note("in Python: fit(read_interactions(data, user_col=..., item_col=...))")
+        raise error
     find_count = required_column if events is False else find_column
     count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
     if count is not None:
@@ -168,9 +174,10 @@ def find_name_columns(columns: Sequence[str], item_col: str | None) -> dict[str,
 
 def _name_column(columns: Sequence[str], item: str, name_col: str | None) -> str | None:
     """The given column, or else one that is called like the items' names."""
-    noun = _plain(item).removesuffix("id")
-    known = (f"{noun}name", f"{noun}title", noun, *LABEL_NAMES)
-    return find_column([c for c in columns if c != item], name_col, "name", known)
+    nouns = dict.fromkeys(_plain(item).removesuffix(ending) for ending in _ID_ENDINGS)
+    known = [f"{noun}{form}" for noun in nouns for form in ("name", "title", "")]
+    others = [column for column in columns if column != item]
+    return find_column(others, name_col, "name", (*known, *LABEL_NAMES))
 
 
 def report_unused(columns: Sequence[str], roles: dict[str, str], *, may_count: bool) -> None:
@@ -181,8 +188,8 @@ def report_unused(columns: Sequence[str], roles: dict[str, str], *, may_count: b
     known = {*USER_NAMES, *ITEM_NAMES, *LABEL_NAMES, *TIME_NAMES, *ORDER_NAMES, *EVENT_NAMES}
     if may_count and any(_plain(column) not in known for column in unused):
         logger.warning(
-            "each row counts as one event; unused columns: %s (name a column of counts with "
-            "--count-col, or confirm with --events)",
+            "each row counts as one event; unused columns: %s (name a column of counts as "
+            "count_col, or confirm with events=True)",
             _listed(unused),
         )
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -220,11 +221,13 @@ def check_rows(
     if n_bad:
         place, row = _first(connection, scan, usable, " OR ".join(bad_counts.values()))
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in n_bad.items())
+        has_comma = re.fullmatch(r"' *-?[0-9]+,[0-9]+ *'", row["count"])
+        point = ", with a decimal point," if has_comma else ""
         raise DataError(
             f"{sum(n_bad.values()):,} of {n_rows:,} {'ratings' if are_ratings else 'counts'} in "
             f"column {columns['count']!r} cannot be used ({kinds}); the first is {row['count']} "
             f"in {place} (user {row['user']}, item {row['item']}); make it a finite number"
-            f"{'' if are_ratings else ' of at least 0'} or drop these rows"
+            f"{'' if are_ratings else ' of at least 0'}{point} or drop these rows"
         )
     times: Times | BadTimes | None = None
     if form is not None:
