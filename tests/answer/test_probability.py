@@ -27,6 +27,7 @@ def slow_probability(calibrator: Calibrator, logit: float, n_history: int) -> fl
             height += slopes[piece] * (min(logit, end) - start)
     length = min(max(n_history, calibrator.shortest_history), calibrator.longest_history)
     odds = math.exp(calibrator.intercept + height + calibrator.history_slope * math.log(length))
+    odds = 1 / (1 / odds + 6 / calibrator.n_pairs)
     return odds / (1 + odds)
 
 
@@ -109,28 +110,15 @@ def test_probabilities_that_are_known_are_found(rng):
     assert given[is_unseen].sum() == pytest.approx(held_out.nnz, rel=0.02)
 
 
-def test_beyond_what_came_true_the_curve_is_nearly_level(rng):
-    logits, known, held_out, _ = world(rng)
-    scorer = Fixed(known, logits)
-    found = fit_calibrator(scorer, known, held_out)
-    end = np.sort(logits[held_out.toarray() > 0])[-10]
-    assert found.knots[-1] == end and found.slopes[-1] == LEAST_SLOPE < found.slopes[-2]
-    odds = [p / (1 - p) for p in found.probability(np.array([end, end + 20.0]), 20)]
-    assert odds[1] / odds[0] == pytest.approx(math.exp(20 * LEAST_SLOPE))
-    few = held_out.toarray()
-    few[3:] = 0
-    n_held = int(few[:3].astype(bool).sum())
-    end = np.sort(logits[few > 0])[-math.ceil(n_held / 12)]
-    assert 3 < n_held < 120
-    assert fit_calibrator(scorer, known, csr_array(few)).knots[-1] == end
-
-
-def test_equal_scores_of_all_held_out_items_make_no_knot_of_their_own(rng):
-    logits, known, held_out, _ = world(rng, 60, 80)
-    logits[held_out.toarray() > 0] = 2.0
-    found = fit_calibrator(Fixed(known, logits), known, held_out)
-    assert found.knots == (2.0,) and found.slopes[-1] == LEAST_SLOPE
-    assert Calibrator.from_json(json.loads(json.dumps(found.to_json()))) == found
+def test_no_probability_is_surer_than_the_held_out_items_allow(rng):
+    """Also of a curve as steep as it may become where scores of the fit end, in a saved model."""
+    steep = Calibrator(-3.0, (-1.0, 2.0), (0.5, 1.0, 9.0), 0.7, 4, 50, 0.1, 10_538, 12.0)
+    found = steep.probability(np.array([1e-3, 3.0, 5.0, 1e3, 1e6]), 17)
+    assert (np.diff(found[:3]) > 0).all() and (np.diff(found) >= 0).all()
+    n = 10_538 / 6
+    assert found[-1] == pytest.approx(n / (n + 1), rel=1e-12) and f"{found[-1]:.3f}" == "0.999"
+    few = Calibrator(-3.0, (-1.0, 2.0), (0.5, 1.0, 9.0), 0.7, 4, 50, 0.1, 6, 12.0)
+    assert few.probability(np.array([1e6]), 17)[0] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("more_missing", [False, True])

@@ -34,9 +34,7 @@ N_SAMPLED = 50_000
 LEAST_SLOPE = 0.01
 """Smallest slope: the curve rises everywhere, so that it keeps the order of items."""
 
-_FEWEST_ABOVE = 10  # held-out items above the last knot: beyond it the curve is nearly level
-
-_MOST_KNOTS = 100  # a fit makes six; every item needs room for all of them
+_MOST_KNOTS = 100  # a fit makes five; every item needs room for all of them
 _LARGEST = 1e12  # larger numbers are errors
 _BLOCK_BYTES = 1 << 22  # of scores to compute at once
 _LEFT_OUT = 0.3  # of a history, to learn the effect of its length on the scores
@@ -51,6 +49,9 @@ class Calibrator:
     `log odds = intercept + curve(logit) + history_slope * log(length of the history)`, where the
     curve is made of straight pieces that all rise. Within one history the order of the items is
     that of their logits.
+
+    With n held-out items in each piece of the fit, odds o become `1 / (1 / o + 1 / n)`: they stay
+    below n, which is all that so many items can show, wherever the curve goes.
     """
 
     intercept: float
@@ -117,7 +118,9 @@ class Calibrator:
     ) -> NDArray[np.float64]:
         length = np.clip(n_history, self.shortest_history, self.longest_history)
         curve = _pieces(np.asarray(logits, dtype=np.float64), self.knots) @ np.array(self.slopes)
-        return np.asarray(self.intercept + curve + self.history_slope * np.log(length))
+        log_odds = self.intercept + curve + self.history_slope * np.log(length)
+        n_in_piece = max(self.n_pairs / N_SEGMENTS, 1.0)
+        return np.asarray(-np.logaddexp(-log_odds, -math.log(n_in_piece)), dtype=np.float64)
 
     def unweighted(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
         """Only the weighting of likes undone: `p / (p + c (1 - p))` with c the mean confidence."""
@@ -218,7 +221,6 @@ def fit_calibrator(
         sample = np.concatenate([sample, shorter], axis=1)
     start = float(knots[0]) - math.log(mean_confidence)  # the weighting of likes undone
     intercept, *slopes, history_slope = _regress(sample, knots, start, n_missing)
-    knots, slopes = _levelled(knots, slopes, positive)
     return Calibrator(
         intercept=intercept,
         knots=tuple(knots.tolist()),
@@ -230,25 +232,6 @@ def fit_calibrator(
         n_pairs=n_held,
         mean_confidence=mean_confidence,
     )
-
-
-def _levelled(
-    knots: NDArray[np.float64], slopes: list[float], positive: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], list[float]]:
-    """The curve with the smallest slope beyond the scores of all but a few held-out items.
-
-    What is above them came true too seldom to tell how the curve goes on.
-
-    Args:
-        knots: Of the curve, (n_slopes - 1,).
-        slopes: Of the curve.
-        positive: Logits of held-out pairs, (n_held,).
-    """
-    n_above = min(_FEWEST_ABOVE, -(-positive.size // (2 * N_SEGMENTS)))
-    end = float(np.sort(positive)[-n_above])
-    if end <= knots[-1]:
-        return knots, [*slopes[:-1], LEAST_SLOPE]
-    return np.append(knots, end), [*slopes, LEAST_SLOPE]
 
 
 def _sample(
