@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,13 @@ def random_model(
         info={"training": {"best_epoch": 1}},
         recipe=Recipe(**{**same, "n_hidden": network.config.n_hidden}),
     )
+
+
+def counted(function: Callable[..., Any], made: list[str]) -> Callable[..., Any]:
+    """The function, which adds its name to a list whenever it is called."""
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        made.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return count

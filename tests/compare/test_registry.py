@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy.sparse import csr_array
 from cfnade import ImplicitCFNADE
 from cfnade.answer.probability import Calibrator
 from cfnade.baselines import ItemKNN
+from cfnade.beyond import factors
+from cfnade.beyond.direct import NeighbourRegression
 from cfnade.compare.contender import Contender
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.registry import (
@@ -24,8 +27,8 @@ from cfnade.compare.registry import (
 from cfnade.data.interactions import Interactions
 from cfnade.data.splitting import hold_out
 from cfnade.errors import ConfigError, MissingExtraError
-from cfnade.metrics.search import Validation
-from tests.networks import SMALL, group_counts
+from cfnade.metrics.search import Search, Validation
+from tests.networks import SMALL, counted, group_counts
 
 BASELINES = [n for n in CONTENDERS if not n.startswith("cfnade") or n == "cfnade-no-network"]
 
@@ -165,6 +168,40 @@ def test_the_search_walks_along_the_grid_from_the_plan_and_the_final_fit_is_as_l
     fitted = entrant.fit(validation.train, search.best.settings, None)
     assert fitted.best_epoch_ == search.best.settings["max_epochs"]
     assert fitted.readout_.direct_gain == search.best.settings["readout__direct_gain"]
+
+
+@pytest.mark.parametrize("name", ["cfnade", "cfnade-network"])
+def test_trials_share_factors_and_neighbours_and_are_the_same_to_the_bit(name, monkeypatch) -> None:
+    validation = Protocol(Interactions.from_matrix(group_counts())).validation
+    named = CONTENDERS[name](0)
+    grid = {"alpha": (3.0, 30.0), "item_l2": (0.0, 0.02, 0.1, 0.4, 2.0)}
+
+    def searched() -> tuple[Search, list[ImplicitCFNADE]]:
+        models = []
+
+        def make(**settings) -> ImplicitCFNADE:
+            models.append(named.make(**settings))
+            return models[-1]
+
+        entrant = replace(named, make=make, grid=grid, start={**SMALL, **named.start})
+        found = entrant.search(validation, max_trials=4)
+        return found, models[1:]  # the first shows the plan
+
+    made = []
+    for owner, each in ((factors, "als_item_factors"), (NeighbourRegression, "neighbours")):
+        count = counted(getattr(owner, each), made)
+        monkeypatch.setattr(owner, each, count)
+    shared, models = searched()
+    assert sorted(made) == ["als_item_factors", "neighbours"]
+    monkeypatch.setattr("cfnade.compare.registry.shared_work", nullcontext)
+    alone, others = searched()
+    assert made.count("als_item_factors") == made.count("neighbours") == 1 + 4
+    assert shared.trials == alone.trials and len(shared.trials) == len(models) == 4
+    for model, other in zip(models, others, strict=True):
+        weights, expected = (each.scorer_.network.weights for each in (model, other))
+        assert weights.keys() == expected.keys()
+        for each, weight in weights.items():
+            np.testing.assert_array_equal(weight, expected[each])
 
 
 def test_the_network_alone_keeps_its_own_start_from_the_search_to_the_final_fit() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from cfnade import ConfigError, ImplicitCFNADE, Interactions, MissingExtraError, TrainingError
+from cfnade.beyond import factors
+from cfnade.beyond.direct import NeighbourRegression
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.compare.tune import SPACE, _validation, in_space, tune
 from cfnade.fit.settings import read_settings
-from tests.networks import group_counts
+from tests.networks import counted, group_counts
 
 pytest.importorskip("optuna")
 
@@ -137,6 +140,18 @@ def test_trials_that_fall_behind_are_pruned(data, tmp_path, monkeypatch):
     pruned = [trial for trial in tuned.trials if trial.state == "pruned"]
     assert pruned and all(trial.number > 5 and trial.mpr is None for trial in pruned)
     assert tuned.best.state == "complete"
+
+
+def test_trials_share_factors_and_neighbours_and_are_the_same(data, tmp_path, monkeypatch):
+    made = []
+    for owner, name in ((factors, "als_item_factors"), (NeighbourRegression, "neighbours")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name), made))
+    options = {"changes": SMALL, "search": ["alpha", "learning_rate"], "n_trials": 3}
+    shared = tune(data, tmp_path / "shared.toml", **options)
+    assert sorted(made) == ["als_item_factors", "neighbours"]
+    monkeypatch.setattr("cfnade.compare.tune.shared_work", nullcontext)
+    alone = tune(data, tmp_path / "alone.toml", **options)
+    assert len(made) == 2 + 3 * 2 and without_seconds(shared) == without_seconds(alone)
 
 
 def test_a_recipe_outside_the_space_is_tried_as_it_is(data, tmp_path):

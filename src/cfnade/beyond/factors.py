@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
+from cfnade.beyond.shared_work import once
 from cfnade.data.ratings import confidence
 from cfnade.errors import MissingExtraError
 from cfnade.model.config import ModelConfig
@@ -93,8 +94,16 @@ def item_scores(
     ratings = evenly_spaced(ratings, max_users)
     confident = with_values(ratings, confidence(ratings.data, alpha))
     l2 = min(_L2 * math.sqrt(1.0 + alpha), _MAX_L2 * largest_singular_value(confident))
-    Y = als_item_factors(  # (n_items, n_factors)
-        confident, n_factors, l2, n_iterations, first=first, n_threads=n_threads
+
+    def factorise() -> NDArray[np.float32]:
+        return als_item_factors(
+            confident, n_factors, l2, n_iterations, first=first, n_threads=n_threads
+        )
+
+    Y = (  # (n_items, n_factors)
+        once("factors", confident, (n_factors, l2, n_iterations), factorise)
+        if first is None
+        else factorise()
     )
     gram = (Y.T @ Y).astype(np.float64)
     into = Y @ np.linalg.inv(gram + l2 * np.eye(n_factors)).astype(np.float32)

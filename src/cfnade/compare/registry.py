@@ -18,6 +18,7 @@ from cfnade.baselines.ease import shared_gram
 from cfnade.baselines.support import library
 from cfnade.baselines.without_network import neighbour_weights
 from cfnade.beyond.features import FeatureStrengths
+from cfnade.beyond.shared_work import shared_work
 from cfnade.compare.contender import Contender
 from cfnade.compare.described import DescribedCFNADE
 from cfnade.data.described_items import DescribedItems
@@ -141,14 +142,15 @@ def _search_cfnade(
         cost = cost_by(metrics, validation.choose_by)
         return Trial(chosen, cost, metrics, n_looks=n_looks, extra=model.calibrator_)
 
-    return coordinate_search(
-        attempt,
-        {name: usual[name] for name in contender.grid},
-        contender.grid,
-        max_trials=max_trials,
-        seconds=seconds,
-        on_trial=on_trial,
-    )
+    with shared_work():  # the factorisation and the neighbours
+        return coordinate_search(
+            attempt,
+            {name: usual[name] for name in contender.grid},
+            contender.grid,
+            max_trials=max_trials,
+            seconds=seconds,
+            on_trial=on_trial,
+        )
 
 
 def imf_regularization(settings: dict[str, Any], counts: CountMatrix) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from cfnade.beyond.shared_work import shared_work
 from cfnade.compare.parts import own_split
 from cfnade.compare.protocol import Protocol, ProtocolConfig, validation_alone
 from cfnade.data.event_splits import SplitBy
@@ -162,7 +163,7 @@ def tune(
     decided = {**vars(plan.model), **vars(plan.training)}
     usual = {name: decided[name.removeprefix("recipe__")] for name in names}
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-    with _interrupted_between_updates() as check, ExitStack() as stack:
+    with _interrupted_between_updates() as check, shared_work(), ExitStack() as stack:
         stack.callback(optuna_logging.set_verbosity, optuna_logging.get_verbosity())
         optuna_logging.set_verbosity(optuna_logging.WARNING)  # no line for every trial
 

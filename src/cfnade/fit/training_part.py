@@ -17,6 +17,7 @@ from cfnade.beyond.logistic import logistic_regression
 from cfnade.beyond.readout import Readout, ReadoutParts
 from cfnade.beyond.recency import half_lives, log_watchers, recent_counts, trend
 from cfnade.beyond.repeats import Repeats, fit_repeats, item_features
+from cfnade.beyond.shared_work import once
 from cfnade.data.events import EventLog
 from cfnade.data.interactions import CountMatrix, Interactions, with_dislikes
 from cfnade.data.ratings import RelativeRating, likes_alone
@@ -71,10 +72,14 @@ class TrainingPart:
             return None
         l2 = self.plan.readout.or_usual().direct_l2
         assert l2 is not None
-        regression = NeighbourRegression(
-            rated, direct.n_candidates, direct.max_users, self.n_threads
-        )
-        return regression.neighbours(l2, regression.n_candidates)
+
+        def find() -> Neighbours:
+            regression = NeighbourRegression(
+                rated, direct.n_candidates, direct.max_users, self.n_threads
+            )
+            return regression.neighbours(l2, regression.n_candidates)
+
+        return once("neighbours", rated, (direct, l2), find)
 
     @cached_property
     def half_lives(self) -> Sequence[float]:
