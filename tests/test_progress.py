@@ -125,14 +125,18 @@ def test_each_training_has_a_line_with_its_last_and_its_best_epoch(caplog):
         caplog.at_level(logging.INFO, logger="cfnade"),
         fit_progress(Console(file=io.StringIO())) as callbacks,
     ):
+        callbacks.plan({"training": 1.0, "training 2": 1.0, "training on all events": 1.0}, 4)
         callbacks.begin("training")
         for number, mpr in ((1, 8.0), (2, None), (3, 7.0), (4, 7.5)):
             callbacks.on_epoch(AnEpoch(number, 0.25, mpr))
         callbacks.begin("training 2")
         callbacks.on_epoch(AnEpoch(1, 0.125))
+        callbacks.begin("training on all events")
+        callbacks.on_epoch(AnEpoch(1, 0.125))
     assert caplog.messages == [
-        "training, epoch 4: loss 0.2500, validation MPR 7.50 % (best 7.00 %)",
-        "training 2, epoch 1: loss 0.1250",
+        "training 1 of at most 2, epoch 4: loss 0.2500, validation MPR 7.50 % (best 7.00 %)",
+        "training 2 of at most 2, epoch 1: loss 0.1250",
+        "training on all events, epoch 1: loss 0.1250",
     ]
 
 
@@ -144,7 +148,7 @@ def test_stages_that_are_left_out_count_as_done(monkeypatch):
         callbacks.begin("training")  # no factors
         callbacks.begin("readout")  # and the first training was good
     assert [(new["description"], new["completed"]) for new in shown] == [
-        ("training", 12.5),
+        ("training 1 of at most 2", 12.5),
         ("readout", 62.5),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from cfnade.model.training import Epoch
 
 logger = logging.getLogger(__name__)
+
+_TRAINING = re.compile(r"training( \d+)?")  # of a search; the one on all events is not
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,19 @@ def fit_progress(console: Console | None = None) -> Iterator[Callbacks]:
     done, stage, n_epochs = 0.0, "", 0
     epochs: list[Epoch] = []  # of this stage
 
+    def shown() -> str:
+        """The stage; of several trainings also how many there may be: a search may end earlier."""
+        trainings = [name for name in planned if _TRAINING.fullmatch(name)]
+        if len(trainings) < 2 or stage not in trainings:
+            return stage
+        return f"training {trainings.index(stage) + 1} of at most {len(trainings)}"
+
     def summary() -> str:
         if not epochs:
-            return stage
+            return shown()
         mprs = [epoch.validation_mpr for epoch in epochs if epoch.validation_mpr is not None]
         found = f", validation MPR {mprs[-1]:.2f} % (best {min(mprs):.2f} %)" if mprs else ""
-        return f"{stage}, epoch {epochs[-1].number}: loss {epochs[-1].loss:.4f}{found}"
+        return f"{shown()}, epoch {epochs[-1].number}: loss {epochs[-1].loss:.4f}{found}"
 
     with progress_bar(console) as progress:
         task = progress.add_task("reading", total=None)
