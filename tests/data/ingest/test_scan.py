@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -369,6 +370,37 @@ def test_a_line_without_end_takes_no_memory(tmp_path, start, part):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kilobytes
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end", "message"),
+    [
+        ("a.csv", b"user,item\n1,", b"", "the first line of data in .* has more than 2,000,000"),
+        ("a.csv.gz", b"user,item\n1,", b"", "the first line of data in .* has more than"),
+        ("a.csv", b"user,item\n1,x\n2,", b"", "the last line of data in .* has more than"),
+        ("a.csv", b"user,item\r\n1,x\r\n2,", b"\r\n", "the last line of data in .* has more than"),
+        ("a.csv", b"user,item\n1,x\n2,", b"\n3,y\n", "cannot be read"),
+    ],
+)
+def test_a_line_longer_than_the_buffer_of_duckdb_is_not_left_out(
+    tmp_path, name, start, end, message
+):
+    path = tmp_path / name
+    with gzip.open(path, "wb", compresslevel=1) if ".gz" in name else path.open("wb") as file:
+        file.write(start)
+        for _ in range(40):
+            file.write(b"a" * 1_000_000)
+        file.write(end)
+    assert re.search(message, refused(path))
+
+
+def test_rows_up_to_the_end_of_a_large_file_are_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"user,item\n" + b"1,x\n" * 3_000_000 + b"2," + b"y" * 1_000_000)
+    assert pairs(read_interactions(path, events=True)) == {
+        (1, "x"): 3_000_000,
+        (2, "y" * 1_000_000): 1,
+    }
 
 
 def test_a_name_that_is_not_utf8_is_refused_in_one_line(tmp_path):

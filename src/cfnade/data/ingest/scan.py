@@ -52,6 +52,8 @@ OFFLINE: dict[str, Any] = {"autoinstall_known_extensions": False}
 DELIMITERS = ",;\t|"
 HEADER_LIMIT = 1 << 20  # characters; a file without line ends is not CSV
 COLUMN_LIMIT = 10_000
+LINE_LIMIT = 2_000_000  # of DuckDB, in bytes
+_LOOKED_AT = 5 * LINE_LIMIT  # of smaller files DuckDB itself says that a line is too long
 
 
 # The connection ---------------------------------------------------------------------------------
@@ -387,6 +389,7 @@ def _csv_layout(_: Connection, path: Path) -> _Layout:
             line = next(lines, "")
             delimiter = max(DELIMITERS, key=line.count)
             header = next(csv.reader(chain([line], lines), delimiter=delimiter), [])
+            first = stream.readline(LINE_LIMIT + 1)
     except (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(
@@ -401,6 +404,12 @@ def _csv_layout(_: Connection, path: Path) -> _Layout:
         raise DataError(
             f"{str(path)!r} has no header; expected a first line with the names of the columns"
         )
+    for which, length in (("first", len(first)), ("last", 0 if compressed else _last_line(path))):
+        if length > LINE_LIMIT:
+            raise DataError(
+                f"the {which} line of data in {str(path)!r} has more than {LINE_LIMIT:,} "
+                "characters; is it CSV? Correct the line or leave it out"
+            )
     columns = tuple((name, "VARCHAR") for name in _unique(header))
     return _Layout(columns, delimiter, "gzip" if compressed else "none")
 
@@ -411,6 +420,16 @@ def _header_lines(stream: IO[str]) -> Iterator[str]:
     while line := stream.readline(left):
         yield line
         left -= len(line)
+
+
+def _last_line(path: Path) -> int:
+    """Bytes of the last line, if it is too long: DuckDB leaves one beyond its buffer out."""
+    if path.stat().st_size < _LOOKED_AT:
+        return 0
+    with path.open("rb") as file:
+        file.seek(-LINE_LIMIT - 3, os.SEEK_END)
+        end = file.read().rstrip(b"\r\n")
+    return len(end) - 1 - max(end.rfind(b"\n"), end.rfind(b"\r"))
 
 
 def _unique(header: Iterable[str]) -> list[str]:
