@@ -764,7 +764,7 @@ class ImplicitCFNADE:
                 "fitted, or it was trained further since; call calibrate(histories, held_out), or "
                 "fit with validation_share above 0"
             )
-        columns = None if items is None else self.catalogue_.columns(list(items))
+        columns = None if items is None else self.catalogue_.columns(items)
         found = answers.probability(answers.query(history, disliked=disliked, unknown=unknown))
         return found if columns is None else found[columns]
 

@@ -73,6 +73,8 @@ def test_a_mask_is_meant_for_all_or_for_each():
         ([["a"], ["b"], ["c"]], "one list of them for each of the 2 users; got 3 entries"),
         ([["a"], "b"], "got 2 entries of which 1 are lists"),
         ("ab", "got the text 'ab'"),
+        (5, "items must be a list of item ids, got 5"),
+        ([("a", ["b"])], "is not a single item id"),
         (["x"], "item 'x' is not in this model"),
         ([["a"], ["x"]], "item 'x' is not in this model"),
     ],

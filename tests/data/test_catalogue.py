@@ -99,9 +99,31 @@ def test_strangers_raise_warn_or_are_ignored_wherever_they_are(caplog):
             read("shrug")
 
 
-def test_a_text_is_no_list_of_items():
-    with pytest.raises(DataError, match="got the text 'Alien'"):
-        FILMS.columns("Alien")
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ("Alien", "must be a .*list of item ids, got the text 'Alien'"),
+        (5, "must be a .*list of item ids, got 5"),
+        ([[10]], r"\[10\] is not a single item id"),
+        ([10, {20: 1}], r"\{20: 1\} is not a single item id"),
+        ([(10, [20])], r"\(10, \[20\]\) is not a single item id"),
+        (np.array([[10, 20]]), r"\[10, 20\] is not a single item id"),
+    ],
+)
+def test_what_is_no_list_of_items_is_refused_in_one_line(items, message):
+    readings = [
+        FILMS.columns,
+        FILMS.history,
+        lambda items: FILMS.dislikes(items, weight=lambda n: 9.0),
+    ]
+    for read in readings:
+        with pytest.raises(DataError, match=message) as error:
+            read(items)
+        assert "\n" not in str(error.value)
+
+
+def test_an_array_of_one_item_is_a_list_of_it():
+    assert FILMS.columns(np.array(20)) == [1]
 
 
 def table(ids, names=None, counts=None):

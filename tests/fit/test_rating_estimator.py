@@ -85,6 +85,8 @@ def test_a_saved_model_needs_no_torch(model, tmp_path):
         ({999: 3}, None, "999"),
         (999, None, "user 999 is not in this model"),
         (3, [999], "999"),
+        (3, [[0]], r"\[0\] is not a single item id"),
+        (3, [0, [1]], r"\[1\] is not a single item id"),
         ([3, 4], None, "give one user id, or ratings by item id"),
         ({0: "five"}, None, "ratings must be numbers"),
         ({0: float("nan")}, None, "the first is nan"),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from cfnade.data.catalogue import Catalogue, Unknown
+from cfnade.data.catalogue import Catalogue, Unknown, as_list
 from cfnade.errors import DataError
 
 Ranked: TypeAlias = tuple[NDArray[Any], NDArray[np.float32]]
@@ -71,9 +71,7 @@ def item_sets(
         return ItemSets(catalogue.with_features(items))
     if issparse(items) or (isinstance(items, np.ndarray) and items.dtype == np.bool_):
         return _from_mask(items, len(catalogue), n_users, name)
-    if isinstance(items, str):
-        raise DataError(f"{name} takes a list of item ids, got the text {items!r}")
-    listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
+    listed = as_list(name, items)
     is_mask = bool(listed) and all(isinstance(entry, (bool, np.bool_)) for entry in listed)
     if is_mask and not isinstance(catalogue.ids.tolist()[0], bool):
         return _from_mask(np.array(listed), len(catalogue), n_users, name)

@@ -82,11 +82,9 @@ class Catalogue:
         """Columns of the known items, in the given order.
 
         Raises:
-            DataError: If an item is unknown and `unknown` is "raise".
+            DataError: If these are no ids, or an item is unknown and `unknown` is "raise".
         """
-        if isinstance(items, str):
-            raise DataError(f"items must be a list of ids, got the text {items!r}")
-        listed = items.tolist() if isinstance(items, np.ndarray) else list(items)
+        listed = as_ids("items", items)
         self._report_unknown([i for i in listed if i not in self.column_of], unknown)
         return [self.column_of[item] for item in listed if item in self.column_of]
 
@@ -336,11 +334,37 @@ def _in_columns(counts: CountMatrix, column_of: NDArray[np.intp], n_items: int) 
 
 def _pairs(name: str, values: History, alone: float) -> list[tuple[Any, float]]:
     """Items and values of a mapping or pandas Series; ids alone get the value `alone`."""
-    if isinstance(values, str):
-        raise DataError(f"{name} is a mapping or list of item ids, got the text {values!r}")
     if isinstance(values, Mapping) or (hasattr(values, "items") and hasattr(values, "index")):
         return list(values.items())
-    return [(item, alone) for item in values]
+    return [(item, alone) for item in as_ids(name, values, "a mapping or list of item ids")]
+
+
+def as_list(name: str, items: Any, expected: str = "a list of item ids") -> list[Any]:
+    """The entries of anything that lists ids; messages call it `name`.
+
+    Raises:
+        DataError: If it is text or cannot be listed.
+    """
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        what = "the text " if isinstance(items, str) else ""
+        raise DataError(f"{name} must be {expected}, got {what}{items!r:.80}")
+    listed: list[Any] = (
+        np.atleast_1d(items).tolist() if isinstance(items, np.ndarray) else list(items)
+    )
+    return listed
+
+
+def as_ids(name: str, items: Any, expected: str = "a list of item ids") -> list[Hashable]:
+    """The same; also refuses entries that cannot be ids, such as lists."""
+    listed = as_list(name, items, expected)
+    for item in listed:
+        try:
+            hash(item)
+        except TypeError:
+            raise DataError(
+                f"{item!r:.80} is not a single item id; {name} must be {expected}"
+            ) from None
+    return listed
 
 
 def as_histories(matrix: Any) -> CountMatrix:

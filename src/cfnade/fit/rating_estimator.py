@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -217,7 +217,9 @@ class CFNADE:
         """Scores of Eq. 3, (n_items, K)."""
         row, history = self._history(user)
         listed = self.ratings_.item_ids if items is None else items
-        listed = [listed] if np.ndim(listed) == 0 else listed
+        listed = (
+            listed if isinstance(listed, Iterable) and not isinstance(listed, str) else [listed]
+        )
         asked = np.array(self._items.columns(listed), dtype=np.int64)
         if row is not None:
             return self.pair_scores(np.full(len(asked), row), asked)
