@@ -46,9 +46,9 @@ def scores_of(counts: csr_array, recipe: Recipe) -> np.ndarray:
 
 
 def test_a_fit_starts_from_factors_or_at_random():
-    counts = random_counts(60, 20)
+    counts, recipe = random_counts(60, 20), replace(QUICK, readout=Readout(direct_gain=2.0))
     usual, warm, random = (
-        scores_of(counts, replace(QUICK, start=start)) for start in (None, "factors", "random")
+        scores_of(counts, replace(recipe, start=start)) for start in (None, "factors", "random")
     )
     np.testing.assert_array_equal(usual, warm)
     assert np.abs(usual - random).max() > 0.01
