@@ -92,6 +92,20 @@ def test_a_folder_is_taken_by_one_fit_at_a_time_and_removed_if_empty(tmp_path):
     assert not place.exists()
 
 
+def test_nothing_to_resume_is_reported_and_begins_anew(tmp_path, caplog):
+    place = tmp_path / "c"
+    for _ in range(2):  # no folder, and an empty one
+        with open_checkpoints(place, resume=True) as kept:
+            assert kept.of("training") == (place / "training", False)
+            save_checkpoint(place / "training", {}, {})
+        with open_checkpoints(place, resume=True) as kept:
+            assert kept.of("training") == (place / "training", True)
+        remove_checkpoints(place)
+        place.mkdir()
+    expected = f"there is no checkpoint in {place}: starting from the beginning"
+    assert caplog.messages == [expected] * 2
+
+
 @pytest.mark.parametrize("n_removed", range(4))
 def test_a_fit_that_is_killed_while_it_clears_checkpoints_does_not_block_the_next(
     tmp_path, n_removed

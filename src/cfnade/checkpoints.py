@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from safetensors.numpy import load
 
 from cfnade.errors import ArtifactError
 from cfnade.folders import UNFINISHED, locked, new_folder, recover, remove_folder, save_arrays
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 2
 KIND = "cfnade checkpoint"
@@ -104,21 +107,20 @@ def open_checkpoints(folder: Path | None, *, resume: bool) -> Iterator[Checkpoin
 
     Args:
         folder: Made if needed, and removed at the end if it is empty; None keeps no checkpoint.
-        resume: Whether to keep what is there. Otherwise checkpoints of an abandoned fit are
-            deleted, and nothing else.
+        resume: Whether to keep what is there; a warning says if there is nothing, as of a fit that
+            was interrupted early. Otherwise checkpoints of an abandoned fit are deleted, and
+            nothing else.
 
     Raises:
         ArtifactError: If it holds anything else, another fit uses it, it cannot be made, or there
-            is nothing to resume.
+            is no folder to resume from.
     """
     if folder is None:
         if resume:
-            raise ArtifactError("there is no checkpoint to resume from; start without resuming")
+            raise ArtifactError("no checkpoint to resume from is named; name its folder")
         yield Checkpoints(None, resume)
         return
     _check_ours(folder)
-    if resume and (not folder.exists() or not any(folder.iterdir())):
-        raise ArtifactError(f"there is no checkpoint in {folder}; start without resuming")
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -133,6 +135,8 @@ def open_checkpoints(folder: Path | None, *, resume: bool) -> Iterator[Checkpoin
         stack.callback(_remove_if_empty, folder)
         if not resume:
             _clear(folder)
+        elif not any(folder.iterdir()):
+            logger.warning("there is no checkpoint in %s: starting from the beginning", folder)
         yield Checkpoints(folder, resume)
 
 

@@ -245,7 +245,7 @@ class ImplicitCFNADE:
                 from `counts`; by default a part of `counts` is held out.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep checkpoints in, so that training can be resumed.
-            resume: Continue from them.
+            resume: Continue from them; if there are none yet, start from the beginning.
 
         Returns:
             The fitted model itself.

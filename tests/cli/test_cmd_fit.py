@@ -146,7 +146,6 @@ def test_options_of_going_on_are_told_where_there_is_nothing_to_go_on_from(
         (["--recipe", "best"], "there is no recipe 'best'"),
         (["--set", "alpha=much"], "alpha must be a finite number"),
         (["--set", "max_epochs=0"], "max_epochs must be"),
-        (["--resume"], "there is no checkpoint in"),
         (["--seed", "-1"], "seed"),
     ],
 )
@@ -188,6 +187,18 @@ def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(events, tmp_path):
     done = subprocess.run([*command, *short, "--resume"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (out / "model.json").exists()
+
+
+def test_resuming_without_a_checkpoint_starts_from_the_beginning(events, tmp_path, capsys):
+    out = tmp_path / "model"
+    command = ["fit", str(events), "--out", str(out), *QUICK, "--resume"]
+    assert run(command) == 0
+    errors = capsys.readouterr().err
+    said = f"there is no checkpoint in {out}.checkpoint: starting from the beginning"
+    assert errors.replace("\n", " ").count(said) == 1
+    assert run(command[:-1]) == 0
+    assert "no checkpoint" not in capsys.readouterr().err
+    assert not out.with_name("model.checkpoint").exists()
 
 
 def test_fit_with_an_items_table_adds_its_items(described_model, events, tmp_path, capsys):

@@ -54,6 +54,12 @@ def test_after_ctrl_c_a_line_says_how_to_continue(stars, tmp_path, capsys, monke
     assert run([*command, "--resume"]) == 0
 
 
+def test_resuming_without_a_checkpoint_starts_from_the_beginning(stars, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert run(["ratings", "fit", str(stars), "--out", str(out), *QUICK, "--resume"]) == 0
+    assert "starting from the beginning" in capsys.readouterr().err
+
+
 def test_predict_for_anyone_and_for_a_user(model, capsys):
     assert run(["ratings", "predict", str(model), "m0=5", "m2=5", "m1=1", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)["items"]

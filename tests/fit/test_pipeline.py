@@ -356,12 +356,18 @@ def test_an_interrupted_fit_can_be_resumed_in_any_stage(tmp_path, often, stage, 
 
 
 @pytest.mark.parametrize("stage", ["direct path", "factors", "training"])
-def test_before_the_first_epoch_there_is_nothing_to_resume(tmp_path, often, stage):
-    place = {"checkpoint": tmp_path / "c"}
+def test_before_the_first_epoch_a_resumed_fit_starts_from_the_beginning(
+    tmp_path, often, stage, caplog
+):
+    counts, settings, place = group_counts(), FitSettings(RESUMED), {"checkpoint": tmp_path / "c"}
     with pytest.raises(KeyboardInterrupt):
-        fit_network(group_counts(), FitSettings(RESUMED), callbacks=stop_at(stage), **place)
-    with pytest.raises(ArtifactError, match="there is no checkpoint in"):
-        fit_network(group_counts(), FitSettings(RESUMED), resume=True, **place)
+        fit_network(counts, settings, callbacks=stop_at(stage), **place)
+    assert not caplog.messages
+    resumed = fit_network(counts, settings, resume=True, **place)
+    expected = f"there is no checkpoint in {tmp_path / 'c'}: starting from the beginning"
+    assert caplog.messages == [expected]
+    whole = fit_network(counts, settings)
+    np.testing.assert_array_equal(resumed.scorer.scores(counts), whole.scorer.scores(counts))
 
 
 def test_a_training_too_short_for_a_checkpoint_is_made_again(tmp_path, often):
@@ -407,9 +413,9 @@ def test_a_fit_is_not_resumed_with_another_start_readout_or_metric(tmp_path, oft
     fit_network(counts, FitSettings(longer), checkpoint=tmp_path, resume=True)
 
 
-def test_there_is_nothing_to_resume_without_a_checkpoint(tmp_path):
-    with pytest.raises(ArtifactError, match="there is no checkpoint in"):
-        fit_network(group_counts(), FitSettings(QUICK), checkpoint=tmp_path, resume=True)
+def test_nothing_is_resumed_without_a_place():
+    with pytest.raises(ArtifactError, match="no checkpoint to resume from is named"):
+        fit_network(group_counts(), FitSettings(QUICK), resume=True)
 
 
 # Holding out and judging -----------------------------------------------------------------------

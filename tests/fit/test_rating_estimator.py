@@ -156,6 +156,14 @@ def test_a_resumed_fit_ends_like_an_uninterrupted_one(tmp_path, monkeypatch):
     np.testing.assert_array_equal(whole.predict(3), resumed.predict(3))
 
 
+def test_a_fit_without_a_checkpoint_is_resumed_from_the_beginning(tmp_path, caplog):
+    settings = {**SMALL, "max_epochs": 2}
+    resumed = CFNADE(**settings).fit(planted_ratings(), checkpoint=tmp_path / "c", resume=True)
+    assert f"no checkpoint in {tmp_path / 'c'}: starting from the beginning" in caplog.text
+    whole = CFNADE(**settings).fit(planted_ratings())
+    np.testing.assert_array_equal(whole.predict(3), resumed.predict(3))
+
+
 def test_a_forged_temperature_or_setting_is_refused(model, tmp_path):
     for forged in ([0.0, 1.0], [1.0], "hot", 5):
         model.save(tmp_path / "model", training={"temperatures": forged})

@@ -141,7 +141,7 @@ def fit_network(
         relative_rating: Fitted count distributions; None fits them on the training part.
         callbacks: For progress.
         checkpoint: Folder for checkpoints.
-        resume: Continue from them.
+        resume: Continue from them, if there are any.
 
     Returns:
         The network and how it was trained.

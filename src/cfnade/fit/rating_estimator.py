@@ -126,7 +126,7 @@ class CFNADE:
             y: Not used; for scikit-learn.
             callbacks: Called after every epoch or update, for progress.
             checkpoint: Folder to keep a checkpoint in, so that training can be resumed.
-            resume: Continue from it.
+            resume: Continue from it; if there is none yet, start from the beginning.
 
         Raises:
             DataError: If the data cannot be used.

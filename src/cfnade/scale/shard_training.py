@@ -109,7 +109,8 @@ def train_prepared(
         out: Folder to save the model in.
         settings: Keywords of `ImplicitCFNADE`.
         items: What is known about items, as for `ImplicitCFNADE.fit`; read by the first process.
-        resume: Continue from the checkpoint. Processes restarted by `torchrun` always do.
+        resume: Continue from the checkpoint, if there is one. Processes restarted by `torchrun`
+            always do.
         callbacks: For progress, in the first process.
 
     Raises:
