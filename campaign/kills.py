@@ -121,7 +121,7 @@ class Fits:
     def _finish(self) -> str:
         """Finish the fit; gives how. An error says what is wrong."""
         assert self.weights() in (self.old, self.new), "neither the old nor the new model"
-        has_checkpoint = (self.place / "m.checkpoint").exists()
+        has_checkpoint = any((self.place / "m.checkpoint").glob("[!.]*"))
         code = self.fit("--resume", *NEW) if has_checkpoint else 2
         kind = "resumed"
         if code != 0:  # no checkpoint was complete
