@@ -38,7 +38,7 @@ def test_a_rating_of_zero_or_below_is_a_rating(tmp_path):
 def test_ratings_without_a_user_or_an_item_can_be_dropped(tmp_path, caplog):
     path = written(tmp_path, HEAD + "ann,a,1\nann,b,5\n,b,x\nbob,,3\n")
     with pytest.raises(
-        DataError, match="1 of 4 rows have no user .* drop_missing_ids=True"
+        DataError, match=r"1 of 4 rows have no user .* drop_missing_ids=True"
     ) as error:
         read_ratings(path)
     assert error.value.__notes__ == ["in Python: fit(read_ratings(data, drop_missing_ids=True))"]

@@ -84,7 +84,7 @@ def test_interactions_may_be_read_with_names_whose_column_is_not_called_unused(c
     found = read_interactions(LOG.assign(price=1), name_col="Artist_Name")
     assert found.item_names.tolist() == ["Blur", "Pulp", "Suede"]
     assert len(caplog.messages) == 1 and "unused columns: 'price' (" in caplog.text
-    with pytest.raises(DataError, match="there is no name column 'x'; .* as name_col"):
+    with pytest.raises(DataError, match=r"there is no name column 'x'; .* as name_col"):
         read_interactions(LOG, name_col="x")
 
 
