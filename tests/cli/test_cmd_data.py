@@ -78,6 +78,15 @@ def test_times_and_kinds_can_be_named_or_ignored(tmp_path, capsys):
     assert "clock" not in json.loads(capsys.readouterr().out)
 
 
+def test_the_error_about_a_missing_id_names_the_option_that_drops_such_rows(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("user,item\n1,a\n,b\n")
+    assert run(["data", "describe", str(path)]) == 2
+    assert last_error(capsys).endswith("or drop these rows with --drop-missing-ids")
+    assert run(["data", "describe", str(path), "--drop-missing-ids"]) == 0
+    assert "1 of 2 rows have no user or no item and are left out" in capsys.readouterr().err
+
+
 def test_simulate_writes_a_service_that_the_other_commands_read(tmp_path, capsys):
     out = tmp_path / "service"
     assert run(["data", "simulate", "--size", "tiny", "--out", str(out), "--json", "-"]) == 0

@@ -34,7 +34,10 @@ COLUMNS = ["--user-col", "kundennr", "--item-col", "Artikel Code", "--count-col"
 def test_from_an_odd_table_to_recommendations_by_name(odd, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["quickstart", str(odd), *COLUMNS, "--name-col", "Bezeichnung"]) == 0
-    shown, steps = capsys.readouterr().out.split("next:\n")
+    printed = capsys.readouterr()
+    assert "unused" not in printed.err
+    shown, steps = printed.out.split("next:\n")
+    assert shown.count("The percentage is the probability") == 1
     assert "60 users, 20 items" in shown and "held-out pairs" in shown
     assert shown.count("because of") == 3 and "Band 1" in shown
     assert "report: quickstart/report.html" in shown
@@ -52,10 +55,11 @@ def test_names_in_the_data_are_used_and_what_is_found_is_json(odd, tmp_path, cap
     out = tmp_path / "found"
     assert run(["quickstart", str(known), "--out", str(out), "--json", "-"]) == 0
     printed = capsys.readouterr()
+    assert printed.err.count("product_name") == 1  # it is not called unused
     assert "names of items from column 'product_name'" in printed.err
     found = json.loads(printed.out)
     assert list(found) == [
-        "data", "headline", "fit", "samples", "next_steps", "model", "report",
+        "data", "headline", "fit", "samples", "about_samples", "next_steps", "model", "report",
     ]  # fmt: skip
     assert found["model"] == str(out / "model") and found["report"] == str(out / "report.html")
     sample = found["samples"][0]
@@ -83,4 +87,5 @@ def test_options_are_written_as_they_were_given():
     table = TableOptions(user_col="who is it", events=True, min_item_users=5)
     assert _as_written(table) == " --user-col 'who is it' --events --min-item-users 5"
     assert _as_written(TableOptions(events=False)) == " --counts"
+    assert _as_written(TableOptions(drop_missing_ids=True)) == " --drop-missing-ids"
     assert _as_written(TableOptions()) == ""

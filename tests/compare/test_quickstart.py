@@ -108,16 +108,21 @@ def test_what_predicts_nothing_says_so(tmp_path):
     assert f"<b>{score:.3f}</b>" in page and "width:" not in page.split("</style>")[1]
 
 
-def test_with_kinds_of_events_only_items_with_the_target_are_left_out(tmp_path):
+def test_with_a_target_event_all_items_are_new_to_the_user_and_have_a_probability(tmp_path):
     pytest.importorskip("torch")
     data = window_shopping().weighed({"view": 1.0, "cart": 3.0, "buy": 5.0, "skip": 0.0}, "buy")
+    assert ImplicitCFNADE(random_state=0).fit(data).answers_.scores_history
     found = quick_start(data, tmp_path, source="shop.csv")
     assert found.fit["predicts"] == "buy events" and "buy" in found.data["events"]
-    bought = data.target_counts
     for sample in found.samples:
-        row = bought[[data.user_index[sample.user]]]
-        owned = set(data.item_ids[row.indices].tolist())
-        assert not owned & {entry["item"] for entry in sample.recommendations}
+        row = data.user_index[sample.user]
+        touched = set(data.item_ids[data.log.item[data.log.user == row]].tolist())
+        assert touched - set(data.item_ids[data.counts[[row]].indices].tolist())  # skipped alone
+        assert len(sample.recommendations) == 5
+        assert not touched & {entry["item"] for entry in sample.recommendations}
+        assert all(entry["probability"] is not None for entry in sample.recommendations)
+    assert found.about_samples.endswith("leaves out only those with a buy event.")
+    assert escape(found.about_samples) in found.report.read_text()
 
 
 def test_a_report_that_cannot_be_written_is_one_line(data, tmp_path):
@@ -142,7 +147,14 @@ def test_the_report_fills_its_width_and_needs_no_sideways_scrolling(browser, wid
     found = {"item": long, "name": long, "probability": 0.5, "because": [{"name": long}]}
     sample = Sample(long, 9, [{"name": long, "count": 12.0}], [found])
     report = Quickstart(
-        {"read": long}, long, {"training": long}, [sample] * 3, [(long, "now")], Path(), Path()
+        {"read": long},
+        long,
+        {"training": long},
+        [sample] * 3,
+        long,
+        [(long, "now")],
+        Path(),
+        Path(),
     )
     page = browser.new_page(viewport={"width": width, "height": 800})
     page.set_content(render_quickstart(report, long))

@@ -35,6 +35,17 @@ def test_a_rating_of_zero_or_below_is_a_rating(tmp_path):
     assert read_ratings(table) is table
 
 
+def test_ratings_without_a_user_or_an_item_can_be_dropped(tmp_path, caplog):
+    path = written(tmp_path, HEAD + "ann,a,1\nann,b,5\n,b,x\nbob,,3\n")
+    with pytest.raises(
+        DataError, match=r"1 of 4 rows have no user .* drop_missing_ids=True"
+    ) as error:
+        read_ratings(path)
+    assert error.value.__notes__ == ["in Python: fit(read_ratings(data, drop_missing_ids=True))"]
+    assert read_ratings(path, drop_missing_ids=True).values.tolist() == [1.0, 5.0]
+    assert "2 of 4 rows have no user or no item and are left out" in caplog.text
+
+
 def test_of_several_ratings_of_a_pair_the_latest_counts(tmp_path):
     text = "user,movie,rating,timestamp\nann,a,1,20\nann,a,5,10\nbob,a,5,1\n"
     assert read_ratings(written(tmp_path, text)).values.tolist() == [1.0, 5.0]

@@ -107,6 +107,21 @@ def test_rows_without_a_kind_and_columns_with_too_many_are_refused(spark, caplog
         check_frame(many, Columns(event_col="kind"), with_kinds=True)
 
 
+def test_rows_without_an_id_can_be_dropped_as_on_one_machine(spark, tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    path.write_text('user,item,count,day\n1,a,2,2025-12-31\n"",b,-1,x\n2,,3,y\n2,b,3,2025-12-30\n')
+    frame = spark.read.csv(str(path), header=True)
+    columns = Columns(drop_missing_ids=True)
+    checked = check_frame(frame, columns, from_text=True, with_times=True)
+    alone = read_interactions(path, drop_missing_ids=True)
+    assert by_pair(checked.pairs()) == {(1, "a"): 2.0, (2, "b"): 3.0}
+    assert alone.user_ids.tolist() == [1, 2] and checked.clock == alone.clock == "seconds"
+    line = "2 of 4 rows have no user or no item and are left out"
+    assert caplog.messages.count(line) == 2
+    with pytest.raises(DataError, match="none of the 1 rows has a user and an item"):
+        check_frame(frame.where("item = 'b' AND user IS NULL"), columns)
+
+
 def test_blanks_around_a_kind_of_event_do_not_count(spark):
     rows = [("1", "a", " view "), ("1", "b", "view"), ("2", "a", "buy")]
     checked = check_frame(spark.createDataFrame(rows, ["user", "item", "event"]), with_kinds=True)

@@ -11,7 +11,7 @@ import typer
 
 from cfnade.cli import console, options
 from cfnade.compare.quickstart import quick_start
-from cfnade.data.ingest import find_item_names
+from cfnade.data.ingest import find_name_column
 from cfnade.data.interactions import Interactions
 from cfnade.progress import fit_progress
 from cfnade.storage.folder import check_place
@@ -57,7 +57,7 @@ def quickstart_command(
     for sample in found.samples:
         typer.echo(console.visible(f"\n{sample.title}:"))
         console.out.print(console.recommendation_table(sample.recommendations))
-    typer.echo(f"\n{found.headline}\nreport: {found.report}\nnext:")
+    typer.echo(f"\n{found.about_samples}\n{found.headline}\nreport: {found.report}\nnext:")
     width = max(len(command) for command, _ in found.next_steps)
     for command, purpose in found.next_steps:
         typer.echo(console.visible(f"  {command:{width}}  # {purpose}"))
@@ -67,18 +67,17 @@ def _read(
     table: options.TableOptions, data: str, names: str | None, name_col: str | None
 ) -> Interactions:
     """The table, with the names that are asked for, or else those of a column that has some."""
+    is_asked = names is not None or name_col is not None
+    if not is_asked:
+        name_col = find_name_column(data, item_col=table.item_col)
     interactions = options.read_named(table, data, names, name_col)
-    if interactions.item_names is not None:
-        return interactions
-    found = find_item_names(data, item_col=table.item_col)
-    if found is None:
+    if interactions.item_names is None:
         console.say(
             "items are shown by id: --name-col takes a column of names in DATA, --names a table"
         )
-        return interactions
-    column, known = found
-    console.say(f"names of items from column {column!r}")
-    return interactions.with_item_names(known)
+    elif not is_asked:
+        console.say(f"names of items from column {name_col!r}")
+    return interactions
 
 
 def _as_written(table: options.TableOptions) -> str:
@@ -86,8 +85,11 @@ def _as_written(table: options.TableOptions) -> str:
     words: list[str] = []
     for field in fields(table):
         value = getattr(table, field.name)
-        if field.name == "events" and value is not None:
-            words.append("--events" if value else "--counts")
-        elif value != field.default:
-            words += [f"--{field.name.replace('_', '-')}", str(value)]
+        if value == field.default:
+            continue
+        option = f"--{field.name.replace('_', '-')}"
+        if isinstance(value, bool):  # of these only `events` may be given as False
+            words.append(option if value else "--counts")
+        else:
+            words += [option, str(value)]
     return "".join(f" {shlex.quote(word)}" for word in words)

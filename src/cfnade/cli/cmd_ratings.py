@@ -37,6 +37,7 @@ class RatingColumns:
     scale: Annotated[
         str | None, typer.Option(help="All values of a rating, such as 1,2,3,4,5.")
     ] = None
+    drop_missing_ids: options.DropMissingIds = False
 
     def read(self, data: str) -> RatingTable:
         """Read the ratings of a table."""

@@ -128,7 +128,7 @@ def _with_options(message: str) -> str:
 @cache
 def _options() -> dict[str, str]:
     """Options by the Python argument that a message may name."""
-    return {"events=True": "--events"} | {
+    return {"events=True": "--events", "drop_missing_ids=True": "--drop-missing-ids"} | {
         parameter.name: parameter.opts[0]
         for command in typer.main.get_group(app).commands.values()
         for parameter in command.params

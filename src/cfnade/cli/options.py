@@ -44,6 +44,10 @@ NameCol = Annotated[
     str | None,
     typer.Option(help="Column of names, in the table of names or else in DATA."),
 ]
+DropMissingIds = Annotated[
+    bool,
+    typer.Option("--drop-missing-ids", help="Leave out rows without a user or an item."),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Json = Annotated[
     str | None,
@@ -76,7 +80,7 @@ SettingsFile = Annotated[
 
 @dataclass(frozen=True)
 class ColumnOptions(Columns):
-    """Which columns of a table hold what."""
+    """Which columns of a table hold what, and whether rows without an id are dropped."""
 
     user_col: Annotated[
         str | None, typer.Option(help="Column of user ids; by default found by name.")
@@ -103,6 +107,7 @@ class ColumnOptions(Columns):
         str | None,
         typer.Option(help="Column of kinds of events, found by name; `none` ignores kinds."),
     ] = None
+    drop_missing_ids: DropMissingIds = False
 
     def read(self, source: str) -> Interactions:
         """Read the interactions of a table."""
@@ -136,10 +141,12 @@ class TableOptions(ColumnOptions):
         )
         return plain.read(source)
 
-    def read(self, source: str) -> Interactions:
-        """Read the interactions of a table, with the weights of events."""
+    def read(self, source: str, name_col: str | None = None) -> Interactions:
+        """Read the interactions of a table, with the weights of events and perhaps names."""
         weights = parse_event_weights(self.event_weights)
-        return read_interactions(source, **{**vars(self), "event_weights": weights})
+        return read_interactions(
+            source, **{**vars(self), "event_weights": weights, "name_col": name_col}
+        )
 
 
 @dataclass(frozen=True)
@@ -224,11 +231,10 @@ def read_named(
     table: TableOptions, data: str, names: str | None, name_col: str | None
 ) -> Interactions:
     """Read the interactions of a table; names of items from another, or a column of it."""
-    interactions = table.read(data)
-    if names is None and name_col is None:
-        return interactions
-    known = read_item_names(names or data, name_col=name_col, data_item_col=table.item_col)
-    return interactions.with_item_names(known)
+    if names is None:
+        return table.read(data, name_col)
+    known = read_item_names(names, name_col=name_col, data_item_col=table.item_col)
+    return table.read(data).with_item_names(known)
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:

@@ -32,10 +32,15 @@ N_RECOMMENDED = 5
 """Recommendations for each."""
 
 _CHANCES = (
-    "The percentage is the probability that the item is one of those missing from the history; it "
-    "is calibrated on held-out items."
+    "The percentage is the probability, calibrated on held-out items, that this is one of the "
+    "user's next or missing items."
 )
 _SCORES = "The numbers are scores: they order the items, and mean nothing else."
+
+_ONLY_NEW = (
+    "Shown are items that are new to the user; `cfnade recommend` leaves out only those with a "
+    "{target} event."
+)
 
 _CHANCE = 40.0  # MPR in percent from which a model is hardly better than chance
 
@@ -72,6 +77,8 @@ class Quickstart:
     fit: Mapping[str, str]
     """The fit in words."""
     samples: Sequence[Sample]
+    about_samples: str
+    """What their numbers mean, in a sentence; with a target event, also which items are shown."""
     next_steps: Sequence[tuple[str, str]]
     """Commands, with what each is for."""
     model: Path
@@ -119,6 +126,7 @@ def quick_start(
         headline=_headline(model),
         fit={k: v for k, v in (facts_of_fit(model) or {}).items() if v and k != "fitted on"},
         samples=samples,
+        about_samples=_about(samples, data.target_event),
         next_steps=_next_steps(model, samples, out / "model", source, options),
         model=out / "model",
         report=out / "report.html",
@@ -155,17 +163,19 @@ def typical_rows(data: Interactions) -> list[int]:
 
 
 def _samples(model: ImplicitCFNADE, data: Interactions) -> list[Sample]:
-    """Recommendations for typical users, with reasons."""
+    """Recommendations for typical users, with reasons: items that they have not touched at all.
+
+    With a target event others may rank first, but say little to somebody who meets the model.
+    """
     answers, catalogue, rows = model.answers_, model.catalogue_, typical_rows(data)
     table = UserTable.of(answers, data)
     queries = []
     for row in rows:
-        filters: dict[str, Any] = {}
-        if table.owned is not None:
-            left_out = catalogue.ids[table.owned[[row]].indices]
-            filters = {"filter_already_liked_items": False, "filter_items": left_out}
+        touched: list[Any] = []  # also by events that have no weight
+        if data.log is not None:
+            touched = data.item_ids[data.log.item[data.log.user == row]].tolist()
         history = table.histories[[row]]
-        queries.append(answers.query(history, N_RECOMMENDED, explain=True, **filters))
+        queries.append(answers.query(history, N_RECOMMENDED, explain=True, filter_items=touched))
     samples = []
     for row, answer in zip(rows, answers.recommend(queries), strict=True):
         own = data.counts[[row]]
@@ -177,6 +187,14 @@ def _samples(model: ImplicitCFNADE, data: Interactions) -> list[Sample]:
         found = answer.to_json(catalogue.entry)["recommendations"]
         samples.append(Sample(data.user_ids[[row]].tolist()[0], own.nnz, history, found))
     return samples
+
+
+def _about(samples: Sequence[Sample], target: str | None) -> str:
+    """What the numbers mean, and which items are shown."""
+    recommended = (entry for sample in samples for entry in sample.recommendations)
+    has_chances = any(entry["probability"] is not None for entry in recommended)
+    only_new = "" if target is None else f" {_ONLY_NEW.format(target=target)}"
+    return (_CHANCES if has_chances else _SCORES) + only_new
 
 
 def _in_words(data: Interactions) -> dict[str, str]:
@@ -243,12 +261,10 @@ def render_quickstart(found: Quickstart, name: str) -> str:
         f'<li><code>{escape(command)}</code><p class="note">{escape(purpose)}</p></li>'
         for command, purpose in found.next_steps
     )
-    recommended = (entry for sample in found.samples for entry in sample.recommendations)
-    has_chances = any(entry["probability"] is not None for entry in recommended)
     blocks = {
         "title": escape(f"Recommendations from {name}"),
         "headline": escape(found.headline),
-        "values": _CHANCES if has_chances else _SCORES,
+        "values": escape(found.about_samples),
         "samples": "".join(map(_card, found.samples)),
         "data": facts_list(found.data),
         "fit": facts_list(found.fit),

@@ -80,6 +80,7 @@ def read_ratings(
     item_col: str | None = None,
     rating_col: str | None = None,
     time_col: str | None = None,
+    drop_missing_ids: bool = False,
     scale: Sequence[float] | None = None,
 ) -> RatingTable:
     """Read who rated what, and how; columns that are not given are recognised by their names.
@@ -92,6 +93,7 @@ def read_ratings(
         rating_col: Column of ratings.
         time_col: Column of times: of several ratings of a pair the latest counts; "none" ignores
             times.
+        drop_missing_ids: Leave out rows without a user or an item, and log how many.
         scale: The values that a rating can have; None takes those that occur.
 
     Raises:
@@ -115,7 +117,9 @@ def read_ratings(
             roles |= {} if time is None else {"time": time}
         known.report_unused(rows.columns, roles, may_count=False)
         scan = rows.scan(connection, roles)
-        query = check_rows(connection, scan, roles, are_ratings=True).query
+        query = check_rows(
+            connection, scan, roles, drop_missing_ids=drop_missing_ids, are_ratings=True
+        ).query
         ids = tuple(number_ids(connection, scan, query, role) for role in ("user", "item"))
         latest = "QUALIFY q.at = max(q.at) OVER (PARTITION BY u.code, i.code)"
         found = connection.execute(

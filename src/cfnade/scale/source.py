@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 from cfnade.beyond.recency import MOST_HALF_LIVES
 from cfnade.data.events import Clock, Weights
 from cfnade.data.ingest.columns import Columns, choose_columns, is_order
-from cfnade.data.ingest.read import EXACT_LIMIT, MOST_KINDS, PLAIN_INTEGER, usable_kinds
-from cfnade.data.ingest.scan import or_ignore
+from cfnade.data.ingest.read import (
+    EXACT_LIMIT,
+    MOST_KINDS,
+    PLAIN_INTEGER,
+    report_dropped,
+    usable_kinds,
+)
+from cfnade.data.ingest.scan import fill_in, or_ignore
 from cfnade.data.ingest.times import TimeForm, Times
 from cfnade.errors import DataError
 from cfnade.scale.spark_times import spark_time_form
@@ -144,11 +150,12 @@ def check_frame(
 ) -> CheckedFrame:
     """Check in one pass that every row has a user, an item, a count, and a time and kind if used.
 
-    Another pass finds the kinds of events.
+    Another pass finds the kinds of events, and one counts the rows to drop if some may be.
 
     Args:
         frame: Rows.
-        columns: Which columns hold what; those not named are recognised.
+        columns: Which columns hold what; those not named are recognised. And whether rows without
+            a user or an item are dropped.
         from_text: Whether all values are text, as in a CSV: ids become integers if every id of
             the column is a plain one.
         with_times: Whether times are used, if there is a column of them; else it is reported as
@@ -190,6 +197,10 @@ def check_frame(
     if "time" in roles:
         chosen["time"] = _column(roles["time"])
     rows = frame.select(*(column.alias(name) for name, column in chosen.items()))
+    if named.drop_missing_ids:
+        kept = rows.dropna(subset=["user_id", "item_id"])
+        report_dropped(rows.count(), kept.count())
+        rows = kept
     form = None
     if "time" in roles:
         form = spark_time_form(rows, kinds[roles["time"]], roles["time"])
@@ -253,7 +264,7 @@ def _refuse_bad_rows(rows: DataFrame, facts: Mapping[str, Any], roles: Mapping[s
         if facts.get(figure):
             raise DataError(
                 f"{facts[figure]:,} of {facts['n_rows']:,} rows have no {role} in column "
-                f"{roles[role]!r}; fill it in or drop these rows{or_ignore(role)}"
+                f"{roles[role]!r}; {fill_in(role)}"
             )
     if facts.get("bad_counts"):
         one = rows.where(_IS_BAD).first()

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from cfnade import DataError, read_interactions
-from cfnade.data.ingest import find_item_names, read_item_names
+from cfnade.data.ingest import find_name_column, read_item_names
 from tests.data.ingest.helpers import write, write_parquet
 
 
@@ -62,20 +62,39 @@ LOG = pd.DataFrame(
 )
 
 
-def test_data_may_name_their_items_themselves():
-    expected = {7: "Blur", 8: "Pulp", 9: "Suede"}
-    assert find_item_names(LOG) == ("artist_name", expected)
+def test_the_column_of_names_in_the_data_is_found():
+    assert find_name_column(LOG) == "artist_name"
     odd = LOG.rename(columns={"artist_id": "what", "artist_name": "title"})
-    assert find_item_names(odd, item_col="what") == ("title", expected)
-    assert find_item_names(odd) is None
-    assert find_item_names(LOG[["user", "artist_id"]]) is None
-    assert find_item_names(read_interactions(LOG)) is None
-    assert find_item_names(csr_array(np.eye(3))) is None
+    assert find_name_column(odd, item_col="what") == "title"
+    assert find_name_column(odd) is None
+    assert find_name_column(LOG[["user", "artist_id"]]) is None
+    assert find_name_column(read_interactions(LOG)) is None
+    assert find_name_column(csr_array(np.eye(3))) is None
 
 
 def test_names_of_users_and_of_kinds_are_no_names_of_items():
     people = [f"person {number}" for number in range(12)]
     of_users = pd.DataFrame({"item": [7, 8] * 6, "name": people})
-    assert find_item_names(of_users) is None
+    assert find_name_column(of_users) is None
     of_kinds = pd.DataFrame({"item": range(12), "title": ["film", "series"] * 6})
-    assert find_item_names(of_kinds) is None
+    assert find_name_column(of_kinds) is None
+
+
+def test_interactions_may_be_read_with_names_whose_column_is_not_called_unused(caplog):
+    found = read_interactions(LOG.assign(price=1), name_col="Artist_Name")
+    assert found.item_names.tolist() == ["Blur", "Pulp", "Suede"]
+    assert len(caplog.messages) == 1 and "unused columns: 'price' (" in caplog.text
+    with pytest.raises(DataError, match=r"there is no name column 'x'; .* as name_col"):
+        read_interactions(LOG, name_col="x")
+
+
+def test_a_column_of_names_has_no_other_role_unless_it_is_named_for_one():
+    goods = pd.DataFrame({"user": [1, 2], "article": ["Tea", "Milk"], "sku": [8, 9]})
+    found = read_interactions(goods, name_col="article")
+    assert found.item_ids.tolist() == [8, 9] and found.item_names.tolist() == ["Tea", "Milk"]
+    films = goods.rename(columns={"article": "type"})
+    assert read_interactions(films).log.kinds == ("Milk", "Tea")
+    found = read_interactions(films, name_col="type")
+    assert found.log is None and found.item_names.tolist() == ["Tea", "Milk"]
+    found = read_interactions(films, name_col="type", event_col="type")
+    assert found.log.kinds == ("Milk", "Tea") and found.item_names.tolist() == ["Tea", "Milk"]

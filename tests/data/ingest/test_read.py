@@ -169,7 +169,10 @@ def test_interactions_pass_through():
     assert read_interactions(interactions, min_user_items=2).user_ids.tolist() == ["u"]
 
 
-@pytest.mark.parametrize("option", [{"user_col": "user"}, {"events": True}])
+@pytest.mark.parametrize(
+    "option",
+    [{"user_col": "user"}, {"events": True}, {"name_col": "name"}, {"drop_missing_ids": True}],
+)
 def test_a_matrix_has_no_columns_to_choose(option):
     with pytest.raises(ConfigError, match="has no columns to choose from"):
         read_interactions(csr_array([[1.0]]), **option)
@@ -358,10 +361,66 @@ def test_missing_ids_are_reported_with_the_first_row_and_what_to_do(tmp_path):
     path = write(tmp_path / "a.csv", 'user,item\n1,a\n,b\n"",c\n')
     assert refusal(path) == (
         f"2 of 3 rows have no user in column 'user'; the first is data row 2 of {path} "
-        "(item 'b'); fill it in or drop these rows"
+        "(item 'b'); fill it in or drop these rows with drop_missing_ids=True"
     )
+    with pytest.raises(DataError) as error:
+        read_interactions(path)
+    assert error.value.__notes__ == [
+        "in Python: fit(read_interactions(data, drop_missing_ids=True))"
+    ]
     path = write(tmp_path / "b.csv", "user,item\n1,a\n2,\n")
     assert "1 of 2 rows have no item in column 'item'; the first is data row 2" in refusal(path)
+
+
+BLANKS = "user,item,count,day\n1,a,2,31.12.2025\n,b,-1,soon\n2,,3,2025-01-01\n2,b,3,30.12.2025\n"
+
+
+def test_rows_without_an_id_can_be_dropped_whatever_else_they_hold(tmp_path, caplog):
+    path = write(tmp_path / "a.csv", BLANKS)
+    found = read_interactions(path, drop_missing_ids=True)
+    assert pairs(found) == {(1, "a"): 2.0, (2, "b"): 3.0}
+    assert found.log.unit == "dates with the day first, taken as UTC"
+    assert [m for m in caplog.messages if "rows" in m] == [
+        "2 of 4 rows have no user or no item and are left out"
+    ]
+    caplog.clear()
+    whole = write(tmp_path / "b.csv", "user,item\n1,a\n")
+    assert pairs(read_interactions(whole, drop_missing_ids=True)) == {(1, "a"): 1.0}
+    assert "left out" not in caplog.text
+
+
+def test_the_form_of_times_is_that_of_rows_that_are_kept(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,time\n,a,2025-12-31\n1,b,1767139200\n")
+    found = read_interactions(path, drop_missing_ids=True)
+    assert found.log.unit == "seconds since 1970, by their size"
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "parquet"])
+def test_rows_without_an_id_can_be_dropped_from_any_source(tmp_path, library):
+    columns = {"user": [None, "u", "v"], "item": [1.5, None, 2.5]}
+    if library == "parquet":
+        query = "SELECT * FROM (VALUES (NULL, 1.5), ('u', 'nan'), ('v', 2.5)) AS r(\"user\", item)"
+        source = write_query(tmp_path / "a.parquet", query.replace("'nan'", "'nan'::DOUBLE"))
+    else:
+        frames = pytest.importorskip(library)
+        source = (frames.table if library == "pyarrow" else frames.DataFrame)(columns)
+    found = read_interactions(source, drop_missing_ids=True)
+    assert pairs(found) == {("v", 2.5): 1.0}
+
+
+def test_a_bad_row_is_found_by_its_place_in_the_file_though_others_are_dropped(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item,count\n,a,x\n1,a,2\n1,b,-2\n")
+    with pytest.raises(DataError, match=r"1 of 2 counts .* data row 3 of .* \(user '1'"):
+        read_interactions(path, drop_missing_ids=True)
+
+
+def test_if_no_row_has_both_ids_other_columns_are_asked_for(tmp_path):
+    path = write(tmp_path / "a.csv", "user,item\n,a\n1,\n")
+    with pytest.raises(DataError, match="none of the 2 rows has a user and an item; name other"):
+        read_interactions(path, drop_missing_ids=True)
+    empty = write(tmp_path / "b.csv", "user,item\n")
+    with pytest.raises(DataError, match="there are no rows"):
+        read_interactions(empty, drop_missing_ids=True)
 
 
 def test_a_row_without_anything_is_reported(tmp_path):

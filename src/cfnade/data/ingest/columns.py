@@ -68,7 +68,7 @@ LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "p
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what; see `read_interactions`."""
+    """Which columns hold what, and whether rows without an id are dropped."""
 
     user_col: str | None = None
     item_col: str | None = None
@@ -76,29 +76,39 @@ class Columns:
     events: bool | None = None
     time_col: str | None = None
     event_col: str | None = None
+    drop_missing_ids: bool = False
 
 
-def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
+def choose_columns(
+    columns: Sequence[str], named: Columns, *, name_col: str | None = None
+) -> dict[str, str]:
     """Column by role: "user" and "item"; "count" if rows carry counts; "time" and "event" if known.
 
-    Logs what was chosen, and all columns that were not.
+    Logs what was chosen, and all columns that were not. A column of names has no other role.
     """
     events, count_col = named.events, named.count_col
     if events and count_col is not None:
         raise ConfigError(
             f"rows are either events or carry counts; drop either events or count_col={count_col!r}"
         )
+    name = find_column(columns, name_col, "name", ())
+    others = [column for column in columns if column != name]  # to recognise roles among
+
+    def find(given: str | None, role: str, known: Iterable[str]) -> str | None:
+        return find_column(columns if given else others, given, role, known)
+
     found = {
-        "user": find_column(columns, named.user_col, "user", USER_NAMES),
-        "item": find_column(columns, named.item_col, "item", ITEM_NAMES),
+        "user": find(named.user_col, "user", USER_NAMES),
+        "item": find(named.item_col, "item", ITEM_NAMES),
     }
     roles = {role: column for role, column in found.items() if column is not None}
     if len(roles) < len(found):
         error = DataError(_missing(columns, *(found.keys() - roles.keys())))
         error.add_note("in Python: fit(read_interactions(data, user_col=..., item_col=...))")
         raise error
-    find_count = required_column if events is False else find_column
-    count = None if events else find_count(columns, count_col, "count", COUNT_NAMES)
+    count = None if events else find(count_col, "count", COUNT_NAMES)
+    if count is None and events is False:
+        raise DataError(_missing(columns, "count"))
     if count is not None:
         roles["count"] = count
     optional = {
@@ -107,7 +117,7 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
     }
     for role, (given, known) in optional.items():
         # A recognised name must not take a column from another role; a given one is refused below.
-        free = columns if given else [c for c in columns if c not in roles.values()]
+        free = columns if given else [c for c in others if c not in roles.values()]
         column = None if is_left_out(columns, given) else find_column(free, given, role, known)
         if column is not None:
             roles[role] = column
@@ -122,7 +132,7 @@ def choose_columns(columns: Sequence[str], named: Columns) -> dict[str, str]:
     values = "one event per row" if count is None else f"counts from {count!r}"
     values += "".join(f", {role}s from {roles[role]!r}" for role in optional if role in roles)
     logger.info("users from column %r, items from %r, %s", roles["user"], roles["item"], values)
-    report_unused(columns, roles, may_count=count is None and events is None)
+    report_unused(others, roles, may_count=count is None and events is None)
     return roles
 
 

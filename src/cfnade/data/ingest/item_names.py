@@ -48,9 +48,7 @@ def read_item_names(
         return _read_names(connection, *_named_rows(connection, rows, roles))
 
 
-def find_item_names(
-    source: Any, *, item_col: str | None = None
-) -> tuple[str, dict[Hashable, str]] | None:
+def find_name_column(source: Any, *, item_col: str | None = None) -> str | None:
     """Find a column of item names in the data themselves.
 
     Its own name must say so, items must have about one name each, and few may share theirs: a
@@ -61,7 +59,7 @@ def find_item_names(
         item_col: Column of item ids.
 
     Returns:
-        The column, and a name by item id; None if there is no such column.
+        The column; None if there is none.
     """
     if isinstance(source, Interactions) or issparse(source):
         return None
@@ -70,14 +68,14 @@ def find_item_names(
         roles = find_name_columns(rows.columns, item_col)
         if roles is None:
             return None
-        scan, query = _named_rows(connection, rows, roles)
+        _, query = _named_rows(connection, rows, roles)
         ((n_items, n_names, n_pairs),) = connection.execute(
             "SELECT count(DISTINCT item), count(DISTINCT name), count(DISTINCT (item, name)) "
             f"FROM ({query})"
         ).fetchall()
         if n_pairs > _MOST_NAMES * n_items or n_names * _MOST_SHARED < n_items:
             return None
-        return roles["name"], _read_names(connection, scan, query)
+        return roles["name"]
 
 
 def _named_rows(connection: Connection, rows: RowSource, roles: dict[str, str]) -> tuple[Scan, str]:

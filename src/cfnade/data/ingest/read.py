@@ -35,6 +35,7 @@ from cfnade.data.ingest.scan import (
     RowSource,
     Scan,
     connect,
+    fill_in,
     find_files,
     is_numeric,
     or_ignore,
@@ -52,6 +53,8 @@ MOST_KINDS = 100  # a column with more holds no kinds of events
 
 FAITHFUL_TYPES = INTEGER_TYPES | FLOAT_TYPES | {"BOOLEAN", "VARCHAR", "UUID", "TIMESTAMP"}
 """Types that DuckDB converts to numpy unchanged, unlike dates and huge integers."""
+
+HAS_IDS = " AND ".join(f"{quote_name(role)} IS NOT NULL" for role in ID_ROLES)
 
 BAD_COUNTS = {
     "missing or NaN": '"count" IS NULL OR isnan(number)',
@@ -71,6 +74,8 @@ def read_interactions(
     events: bool | None = None,
     time_col: str | None = None,
     event_col: str | None = None,
+    name_col: str | None = None,
+    drop_missing_ids: bool = False,
     event_weights: Weights | None = None,
     target_event: str | None = None,
     min_user_items: int = 0,
@@ -108,6 +113,9 @@ def read_interactions(
             "none" ignores times.
         event_col: Column of kinds of events; None recognises names such as `event` or `action`;
             "none" ignores kinds.
+        name_col: Column of readable names of items; None reads no names.
+        drop_missing_ids: Leave out rows without a user or an item, such as anonymous events, and
+            log how many; else they are an error.
         event_weights: What an event of each kind adds to the count of its pair, such as
             `{"view": 1, "purchase": 10, "skip": -1}`; 0 ignores a kind, a pair whose sum is below
             0 is a dislike. None counts all events alike, or leaves it to the fit if there is a
@@ -126,20 +134,25 @@ def read_interactions(
         DataError: If the data cannot be used as they are.
         ConfigError: If settings are invalid, alone or together.
     """
-    named = Columns(user_col, item_col, count_col, events, time_col, event_col)
+    named = Columns(user_col, item_col, count_col, events, time_col, event_col, drop_missing_ids)
     if isinstance(source, Interactions) or issparse(source):
-        if named != Columns():
+        if named != Columns() or name_col is not None:
             raise ConfigError(
                 f"{type(source).__name__} has no columns to choose from; leave out user_col, "
-                "item_col, count_col, events, time_col and event_col"
+                "item_col, count_col, events, time_col, event_col, name_col and drop_missing_ids"
             )
         interactions = Interactions.from_matrix(source) if issparse(source) else source
     else:
         with connect(memory_limit, temp_directory) as connection:
             rows = open_rows(connection, source)
-            columns = choose_columns(rows.columns, named)
+            columns = choose_columns(rows.columns, named, name_col=name_col)
             scan = rows.scan(connection, columns)
             interactions = _aggregate(connection, scan, columns, named)
+        if name_col is not None:
+            from cfnade.data.ingest.item_names import read_item_names  # which imports this module
+
+            names = read_item_names(source, item_col=columns["item"], name_col=name_col)
+            interactions = interactions.with_item_names(names)
     if event_weights is not None or target_event is not None:
         interactions = interactions.weighed(event_weights, target_event)
     if interactions.n_pairs == 0:
@@ -179,21 +192,35 @@ class UsableRows:
 
 
 def check_rows(
-    connection: Connection, scan: Scan, columns: Mapping[str, str], *, are_ratings: bool = False
+    connection: Connection,
+    scan: Scan,
+    columns: Mapping[str, str],
+    *,
+    drop_missing_ids: bool = False,
+    are_ratings: bool = False,
 ) -> UsableRows:
     """Refuse rows without a user, an item, a finite count of at least 0, a time or a kind.
 
-    Ratings, in the role of counts, may be negative.
+    Those without a user or an item may be dropped instead. Ratings, in the role of counts, may be
+    negative.
     """
     bad_counts = {k: v for k, v in BAD_COUNTS.items() if not are_ratings or k != "negative"}
     types = connection.types(scan.query)
-    form = time_form(connection, scan, types["time"]) if "time" in columns else None
+    query, is_kept = f"SELECT {usable_columns(types)} FROM ({scan.query})", "true"
+    if drop_missing_ids:
+        _report_dropped_rows(connection, query)
+        is_kept = HAS_IDS
+        query = f"SELECT * FROM ({query}) WHERE {is_kept}"
+    form = time_form(connection, query, types["time"]) if "time" in columns else None
+    query = query if form is None else form.on(query)
 
-    def usable(query: str) -> str:
-        rows = f"SELECT {usable_columns(types)} FROM ({query})"
-        return rows if form is None else form.on(rows)
+    def first(condition: str) -> tuple[str, dict[str, str]]:
+        def usable(part: str) -> str:
+            rows = f"SELECT {usable_columns(types)} FROM ({part})"
+            return rows if form is None else form.on(rows)
 
-    query = usable(scan.query)
+        return _first(connection, scan, usable, f"({condition}) AND {is_kept}")
+
     bad = {role: f"{quote_name(role)} IS NULL" for role in (*ID_ROLES, "event") if role in columns}
     sums = "true, 0"
     if "count" in columns:
@@ -211,15 +238,18 @@ def check_rows(
 
     for role in (*ID_ROLES, "event"):
         if role in n_bad:
-            place, row = _first(connection, scan, usable, bad[role])
+            place, row = first(bad[role])
             other = "item" if role == "user" else "user"
-            raise DataError(
-                f"{n_bad[role]:,} of {n_rows:,} rows have no {role} in column "
-                f"{columns[role]!r}; the first is {place} ({other} {row[other]}); "
-                f"fill it in or drop these rows{or_ignore(role)}"
+            error = DataError(
+                f"{n_bad[role]:,} of {n_rows:,} rows have no {role} in column {columns[role]!r}; "
+                f"the first is {place} ({other} {row[other]}); {fill_in(role)}"
             )
+            if role in ID_ROLES:
+                reader = "read_ratings" if are_ratings else "read_interactions"
+                error.add_note(f"in Python: fit({reader}(data, drop_missing_ids=True))")
+            raise error
     if n_bad:
-        place, row = _first(connection, scan, usable, " OR ".join(bad_counts.values()))
+        place, row = first(" OR ".join(bad_counts.values()))
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in n_bad.items())
         has_comma = re.fullmatch(r"' *-?[0-9]+,[0-9]+ *'", row["count"])
         point = ", with a decimal point," if has_comma else ""
@@ -233,7 +263,7 @@ def check_rows(
     if form is not None:
         times = form.judge(found[len(bad) :], is_order=is_order(columns["time"]))
     if isinstance(times, BadTimes):
-        place, row = _first(connection, scan, usable, times.is_bad)
+        place, row = first(times.is_bad)
         raise DataError(
             f"times in column {columns['time']!r} cannot be used: {times.reason}; the first is "
             f"{row['time']} in {place} (user {row['user']}, item {row['item']}); write all times "
@@ -245,6 +275,26 @@ def check_rows(
         return UsableRows(query, "count(*)", times)
     exact = whole and total < EXACT_LIMIT
     return UsableRows(query, "sum(number)" if exact else "sum(number ORDER BY number)", times)
+
+
+def _report_dropped_rows(connection: Connection, query: str) -> None:
+    figures = f"count(*), count(*) FILTER (WHERE {HAS_IDS})"
+    report_dropped(*connection.execute(f"SELECT {figures} FROM ({query})").fetchall()[0])
+
+
+def report_dropped(n_rows: int, n_kept: int) -> None:
+    """Log how many rows have no user or no item; raises `DataError` if none has both."""
+    if n_rows and not n_kept:
+        raise DataError(
+            f"none of the {n_rows:,} rows has a user and an item; name other columns as user_col "
+            "or item_col"
+        )
+    if n_kept < n_rows:
+        logger.warning(
+            "%s of %s rows have no user or no item and are left out",
+            f"{n_rows - n_kept:,}",
+            f"{n_rows:,}",
+        )
 
 
 def usable_columns(types: Mapping[str, str]) -> str:
@@ -294,7 +344,7 @@ def _aggregate(
     connection: Connection, scan: Scan, columns: dict[str, str], named: Columns
 ) -> Interactions:
     """Number the ids, add up each pair or event, and fetch only numbers."""
-    rows = check_rows(connection, scan, columns)
+    rows = check_rows(connection, scan, columns, drop_missing_ids=named.drop_missing_ids)
     user_ids = number_ids(connection, scan, rows.query, "user")
     item_ids = number_ids(connection, scan, rows.query, "item")
     kinds = _number_kinds(connection, rows.query, columns, named)

@@ -195,6 +195,12 @@ def one_line(error: duckdb.Error) -> str:
     return "; ".join(parts) + (f" in {file[1]}" if file else "")
 
 
+def fill_in(role: str) -> str:
+    """For messages: what to do about rows without a value."""
+    option = " with drop_missing_ids=True" if role in ID_ROLES else ""
+    return f"fill it in or drop these rows{option}{or_ignore(role)}"
+
+
 def or_ignore(role: str) -> str:
     """For messages: how to go on without a column that is not needed."""
     is_optional = role in ("time", "event")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cfnade.data.events import Clock, EventLog, shown_time
-from cfnade.data.ingest.scan import Connection, Scan, is_numeric, quote_text
+from cfnade.data.ingest.scan import Connection, is_numeric, quote_text
 from cfnade.data.moments import SMALLEST_SECONDS, unit_of
 from cfnade.errors import n_of
 
@@ -183,7 +183,7 @@ def doubtful_times(log: EventLog, now: float) -> list[str]:
     return lines
 
 
-def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
+def time_form(connection: Connection, query: str, kind: str) -> TimeForm:
     """How a column writes times, by its type in DuckDB and, for text, its first value."""
     if is_numeric(kind):
         return numbers("CAST(time AS DOUBLE)", TimeForm.is_missing, _DATE_OF_NUMBER)
@@ -194,7 +194,7 @@ def time_form(connection: Connection, scan: Scan, kind: str) -> TimeForm:
     written = "trim(CAST(time AS VARCHAR)) AS written"
     is_missing = "time IS NULL OR written = ''"
     found = connection.execute(
-        f"SELECT written FROM (SELECT time, {written} FROM ({scan.query})) "
+        f"SELECT written FROM (SELECT time, {written} FROM ({query})) "
         f"WHERE NOT ({is_missing}) LIMIT 1"
     ).fetchall()
     first = found[0][0] if found else ""
