@@ -45,14 +45,14 @@ def train_command(folder, out, *more, module=("-m", "cfnade")):
     ("name", "value", "reason"),
     [
         ("validation_share", 0.2, "--validation-share"),
-        ("validation_by", "events", "split by pairs"),
+        ("validation_by", "events", "--split"),
         ("memory_limit", "4GB", "one row group per shard"),
         ("recipe__trials", 3, "trains once"),
         ("choose_by", "ndcg@20", "by MPR"),
         ("recipe__start", "factors", "all users in memory"),
-        ("readout__direct_gain", 2.0, "no readout"),
-        ("readout__direct_neighbours", 2, "no readout"),
-        ("readout__direct_l2", 2.0, "no readout"),
+        ("readout__direct_gain", 2.0, "no direct path"),
+        ("readout__direct_neighbours", 2, "no direct path"),
+        ("readout__direct_l2", 2.0, "no direct path"),
     ],
 )
 def test_settings_that_cannot_be_changed_on_shards_are_refused(

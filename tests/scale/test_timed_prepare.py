@@ -78,7 +78,7 @@ def assert_same_figures(prepared, data):
     ("clock", "weights", "floors"),
     [
         ("seconds", None, {}),
-        ("seconds", WEIGHTS, {"min_user_items": 9, "min_item_users": 12}),
+        ("seconds", WEIGHTS, {"min_user_items": 5, "min_item_users": 6}),
         ("order", WEIGHTS, {}),
     ],
     ids=["seconds", "floors", "order"],
@@ -159,7 +159,8 @@ def test_a_part_without_anything_held_out_has_no_tables(spark, tmp_path):
     summary = prepare(spark.read.parquet(str(path)), tmp_path / "out", config, columns_of(path))
     whole = Prepared.open(tmp_path / "out")
     assert whole.before is None and whole.half_lives == () and summary["n_test_pairs"] == 0
-    assert parts_of(tmp_path / "out", "") == by_pair(alone := read_alone(path, None), alone.counts)
+    alone = read_alone(path, None)
+    assert parts_of(tmp_path / "out", "") == by_pair(alone, alone.counts)
 
 
 def test_what_is_planned_does_not_grow_with_users(spark, tmp_path):

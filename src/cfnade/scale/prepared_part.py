@@ -148,18 +148,17 @@ class Finder:
     def add(self, network: NumpyNetwork, found: Found, plan: FitPlan) -> NetworkScorer:
         """The network with all that was found; it was trained on all events."""
         before, histories = self.prepared.before, None
-        if before is None:
-            scorer = NetworkScorer(network, self.prepared.relative_rating)
-            if self.features is not None:
-                n_users = feature_users(self.features.n_items)
-                (histories,) = _first_users(self.prepared.rows(), n_users)
-        else:
+        scorer = NetworkScorer(network, self.prepared.relative_rating)
+        if before is not None:
             data, _ = before.judged(plan.validation_users)
             part = PreparedPart.of(self.prepared, data, plan)
             scorer = part.scorer(network, found.readout)
             histories = likes_alone(part.histories(found.readout.history_half_life or 0.0)[1])
-        if found.strengths is None or histories is None:
+        if self.features is None or found.strengths is None:
             return scorer
+        if histories is None or histories.nnz == 0:  # without times, or without anybody to judge
+            n_users = feature_users(self.features.n_items)
+            (histories,) = _first_users(self.prepared.rows(), n_users)
         return self._with_features(scorer, found.strengths, histories)
 
     def test_mpr(self, scorer: NetworkScorer, found: Found, plan: FitPlan) -> float | None:
