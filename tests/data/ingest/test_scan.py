@@ -443,4 +443,5 @@ CONTRADICTORY = (
 
 def test_a_file_that_contradicts_itself_is_refused_in_one_line(tmp_path):
     (tmp_path / "x.parquet").write_bytes(zlib.decompress(base64.b64decode(CONTRADICTORY)))
-    assert "is damaged" in refused(tmp_path / "x.parquet")
+    message = refused(tmp_path / "x.parquet")
+    assert "is damaged" in message or "Invalid data" in message  # before DuckDB 2.0: its own words

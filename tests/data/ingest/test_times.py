@@ -43,6 +43,8 @@ def refusal(source, **options) -> str:
         " 2024-05-01T10:30:00 ",
         "2024-05-01T10:30:00Z",
         "2024-05-01T10:30Z",
+        "2024-05-01 12:30 +0200",
+        "2024-05-01 12:30 Europe/Berlin",
         "2024-05-01 10:30:00 UTC",
         "2024-05-01T12:30:00+02:00",
         "2024-05-01T12:30:00.000+0200",
@@ -163,11 +165,11 @@ def test_a_missing_time_of_any_type_is_refused(tmp_path):
 
 
 def test_a_bad_row_with_a_zoned_time_is_shown_without_a_module_for_zones(tmp_path):
-    query = "SELECT 1 AS user, 'x' AS item, -1 AS count, TIMESTAMPTZ '2024-05-01 12:30+02' AS ts"
+    query = "SELECT 1 AS user, 'x' AS item, -1 AS count, TIMESTAMPTZ '2024-05-01 12:30:00+02' AS ts"
     assert "the first is -1 in data row 1" in refusal(write_query(tmp_path / "a.parquet", query))
     query = (
         "SELECT 1 AS user, 'x' AS item, "
-        "unnest([TIMESTAMPTZ '2024-05-01 12:30+02', 'infinity'::TIMESTAMPTZ]) AS ts"
+        "unnest([TIMESTAMPTZ '2024-05-01 12:30:00+02', 'infinity'::TIMESTAMPTZ]) AS ts"
     )
     assert "1 of 2 are not dates" in refusal(write_query(tmp_path / "b.parquet", query))
 

@@ -215,7 +215,10 @@ def time_form(connection: Connection, query: str, kind: str) -> TimeForm:
         f"regexp_full_match(written, {quote_text(pattern)})" for pattern in (LOCAL, _ZONED)
     )
     in_utc = "regexp_replace(replace(written, ',', '.'), ' *(Z|z|UTC|GMT)$', '+00')"
-    with_zone = f"TRY_CAST(regexp_replace({in_utc}, ' +([+-])', '\\1') AS TIMESTAMPTZ)"
+    joined = f"regexp_replace({in_utc}, ' +([+-])', '\\1')"
+    # DuckDB before 2.0 reads a zone after seconds only.
+    with_seconds = f"regexp_replace({joined}, '^([^:]+:..)([ +-])', '\\1:00\\2')"
+    with_zone = f"TRY_CAST({with_seconds} AS TIMESTAMPTZ)"
     return TimeForm(
         "CASE WHEN is_local THEN epoch(TRY_CAST(replace(written, ',', '.') AS TIMESTAMP)) "
         f"WHEN {is_zoned} THEN epoch({with_zone}) END",
