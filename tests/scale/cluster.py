@@ -28,7 +28,9 @@ class Cluster:
     folder: Path
     worker_memory: str = "2g"
     worker_cores: int = 2  # so that two applications of two executors fit beside each other
-    java_options: str = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"  # jobs of seconds: up sooner
+    java_options: str = (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"  # jobs of seconds: up sooner
+    )
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     url: str = ""
