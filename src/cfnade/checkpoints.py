@@ -117,7 +117,7 @@ def open_checkpoints(folder: Path | None, *, resume: bool) -> Iterator[Checkpoin
     """
     if folder is None:
         if resume:
-            raise ArtifactError("no checkpoint to resume from is named; name its folder")
+            raise ArtifactError("resuming needs the folder of the checkpoints")
         yield Checkpoints(None, resume)
         return
     _check_ours(folder)

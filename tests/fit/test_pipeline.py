@@ -414,7 +414,7 @@ def test_a_fit_is_not_resumed_with_another_start_readout_or_metric(tmp_path, oft
 
 
 def test_nothing_is_resumed_without_a_place():
-    with pytest.raises(ArtifactError, match="no checkpoint to resume from is named"):
+    with pytest.raises(ArtifactError, match="resuming needs the folder"):
         fit_network(group_counts(), FitSettings(QUICK), resume=True)
 
 

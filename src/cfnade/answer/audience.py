@@ -1,4 +1,4 @@
-"""Whom to tell about an item: the users of a table with the highest scores of it."""
+"""The users of a table with the highest scores of an item."""
 
 from __future__ import annotations
 

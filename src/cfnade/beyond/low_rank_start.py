@@ -17,10 +17,10 @@ from scipy.sparse import csr_array
 
 from cfnade.beyond.direct import Neighbours
 from cfnade.beyond.factors import SPREAD, ItemScores
+from cfnade.beyond.readout import USUAL
 from cfnade.model.config import ModelConfig
 from cfnade.model.inference import direct_weight
 
-_GAIN = 10.0  # strength of the neighbours, where the scores of the factorisation have a spread of 1
 _SHARE = 0.9  # share of the units that are started; the others are random
 _MORE = 16  # directions beyond those kept, for the randomised search
 _POWER_STEPS = 2
@@ -92,11 +92,11 @@ def start_with_neighbours(
 
 
 def _on_the_scale_of_likes(X: csr_array, weight: csr_array) -> csr_array:
-    """Neighbours' weights that add as much for `X` as they do for plain likes with the gain."""
+    """Weights that add as much for `X` as the direct path adds for likes, at its usual gain."""
     some = X[:_SOME]
     likes = csr_array((np.ones_like(some.data), some.indices, some.indptr), shape=some.shape)
     of_likes, of_inputs = (_spread(rows @ weight) for rows in (likes, some))
-    return weight * np.float32(_GAIN * of_likes / max(of_inputs, 1e-12))
+    return weight * np.float32((USUAL.direct_gain or 0.0) * of_likes / max(of_inputs, 1e-12))
 
 
 def _spread(scores: csr_array) -> float:

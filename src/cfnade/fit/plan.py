@@ -146,7 +146,7 @@ class MemoryPlan:
     """Logits of one batch."""
 
     direct: int
-    """Regressions of the direct path."""
+    """Regressions of the direct path, or of the neighbours that the start has instead."""
 
     factors: int
     """The factorisation that training starts from."""
@@ -273,12 +273,16 @@ class FitPlan:
         factors = _factors(recipe, model, n_users, n_pairs)
         if recipe.schedule is None:
             recipe = replace(recipe, schedule="constant" if factors is None else "linear")
-        direct, beside = None, None
+        direct = start_neighbours = None
         if n_items <= DIRECT_MAX_ITEMS:
-            direct = _direct(recipe.readout, n_users, n_items, n_pairs)
-        if not recipe.readout.direct:
-            direct, beside = None, direct if recipe.start is None and factors else None
-        training = _training(recipe, n_users, n_items, n_pairs, settings.seed, beside is not None)
+            regressions = _direct(recipe.readout, n_users, n_items, n_pairs)
+            if recipe.readout.direct:
+                direct = regressions
+            elif factors is not None and recipe.start is None:
+                start_neighbours = regressions
+        training = _training(
+            recipe, n_users, n_items, n_pairs, settings.seed, start_neighbours is not None
+        )
         given = settings.memory_limit
         limit = None if given is None else check_bytes("memory_limit", given)
         by = _validation_by(settings.validation_by, clock)
@@ -289,7 +293,7 @@ class FitPlan:
             n_pairs,
             model,
             training,
-            direct=_direct_bytes(direct or beside, n_users, n_items, n_pairs),
+            direct=_direct_bytes(direct or start_neighbours, n_users, n_items, n_pairs),
             n_factors=0 if factors is None else factors.n_factors,
             judged_users=_validation_users(n_users, n_items, clock),
         )
@@ -297,7 +301,7 @@ class FitPlan:
         if limit is not None and memory.total > limit:
             trains_beside, memory = False, sizes().within(limit)
         if not memory.direct:
-            direct = beside = None
+            direct = start_neighbours = None
         readout = replace(recipe.readout, direct=False)
         if direct is not None:
             readout = replace(recipe.readout, direct_neighbours=direct.n_candidates)
@@ -309,7 +313,7 @@ class FitPlan:
             readout,
             factors,
             direct,
-            beside,
+            start_neighbours,
             recipe.trials,
             memory,
             trains_beside,

@@ -118,8 +118,8 @@ def main() -> int:
         os.close(ready)
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    with open(0, "rb", buffering=0, closefd=False) as told:
-        settings = TypeAdapter(ServeSettings).validate_json(told.readline())
+    with open(0, "rb", buffering=0, closefd=False) as given:
+        settings = TypeAdapter(ServeSettings).validate_json(given.readline())
     listening = socket.socket(fileno=number)
     try:
         run_worker(settings, listening, supervisor=sys.stdin.fileno(), on_ready=report_ready)

@@ -15,7 +15,7 @@ export function toLink(histories, dials, filters) {
   return parts.filter(Boolean).map((part) => part.replace(/&$/, "")).join("&");
 }
 
-// What a link says; `model` is what the service told about itself, `mostPins` the length of a list.
+// What a link says; `model` is the answer of /v1/model, `mostPins` the length of a list.
 export function fromLink(text, model, mostPins) {
   const parts = new URLSearchParams(text);
   const histories = [History.fromLink(text, "h", "d")];

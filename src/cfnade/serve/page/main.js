@@ -18,7 +18,7 @@ const at = (id) => document.getElementById(id);
 
 let dials = new Dials();
 let filters = new Filters();
-let model = null; // what the service told about itself
+let model = null; // the answer of /v1/model
 let asking = null;
 let retry = null;
 let nRecommended = N_RECOMMENDED;
@@ -198,8 +198,8 @@ async function name(histories, turned) {
 
 async function restore() {
   const text = location.hash.slice(1);
-  const told = isTooLong(text) ? ["This link is too long to be read"] : [];
-  const state = fromLink(told.length ? "" : text, model, nRecommended);
+  const problems = isTooLong(text) ? ["This link is too long to be read"] : [];
+  const state = fromLink(problems.length ? "" : text, model, nRecommended);
   const mine = (turn += 1);
   try {
     const nUnknown = await name(state.histories, state.dials);
@@ -208,10 +208,10 @@ async function restore() {
     both.forEach((person, place) => (person.history = state.histories[place] ?? new History()));
     ({ dials, filters } = state);
     await changed({ isRestored: true });
-    if (nUnknown) told.push(`${n_of(nUnknown, "item")} of this link ${nUnknown === 1 ? "is" : "are"} not in this model; the others are shown`);
-    if (state.nLost) told.push(`${n_of(state.nLost, "filter")} of this link ${state.nLost === 1 ? "is" : "are"} not in this model`);
-    if (state.isOtherModel) told.push("This link was made with another version of the model, so its numbers may differ");
-    if (told.length && turn === mine + 1) note(told[0], told.slice(1).map(sentence).join(" "));
+    if (nUnknown) problems.push(`${n_of(nUnknown, "item")} of this link ${nUnknown === 1 ? "is" : "are"} not in this model; the others are shown`);
+    if (state.nLost) problems.push(`${n_of(state.nLost, "filter")} of this link ${state.nLost === 1 ? "is" : "are"} not in this model`);
+    if (state.isOtherModel) problems.push("This link was made with another version of the model, so its numbers may differ");
+    if (problems.length && turn === mine + 1) note(problems[0], problems.slice(1).map(sentence).join(" "));
   } catch (error) {
     if (mine === turn) showError(error);
   }

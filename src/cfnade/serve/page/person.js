@@ -8,7 +8,7 @@ import { element } from "./words.js";
 
 export class Person {
   // `end` closes the ids of this person's parts: "" for the first, "-2" for the second. `onChange`
-  // is told how the history changed, `toList` moves the focus to the lists.
+  // gets what changed in the history, `toList` moves the focus to the lists.
   constructor(end, { onChange, onPin, onError, toList }) {
     this.at = (id) => document.getElementById(id + end);
     this.history = new History();
