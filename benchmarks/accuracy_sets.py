@@ -115,6 +115,14 @@ SETS = {
     "brightkite-checkins": AccuracySet(
         "Brightkite check-ins", with_test_part("brightkite-checkins"), is_extra=True
     ),
+    "lastfm-lightgcn": AccuracySet(
+        "Last.fm, the split of LightGCN", with_test_part("lastfm-lightgcn"), is_extra=True
+    ),
+    "goodbooks-1m": AccuracySet("Goodbooks 1M", whole("goodbooks-1m", **FIVE), is_extra=True),
+    "citeulike-t": AccuracySet("CiteULike-t", whole("citeulike-t", **FIVE), is_extra=True),
+    "amazon-beauty": AccuracySet(
+        "Amazon Beauty", whole("amazon-beauty-events", **FIVE), is_extra=True
+    ),
     "gowalla-lightgcn": AccuracySet(
         "Gowalla, the split of NGCF and LightGCN",
         with_test_part("gowalla-lightgcn"),

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from accuracy_sets import FIVE, SETS, Parts, whole, with_test_part
+from accuracy_sets import SETS, Parts
 from nested import against
 from versions import commit, named
 
@@ -44,11 +44,7 @@ VERDICTS = "verdicts.json"
 START, END = "<!-- counts: written by benchmarks/reproduce.py -->", "<!-- end of counts -->"
 
 COUNTS: dict[str, Callable[[Path], Parts]] = {
-    **{name: each.read for name, each in SETS.items() if "mpr" in each.metrics},
-    "lastfm-lightgcn": with_test_part("lastfm-lightgcn"),
-    "goodbooks-1m": whole("goodbooks-1m", **FIVE),
-    "citeulike-t": whole("citeulike-t", **FIVE),
-    "amazon-beauty": whole("amazon-beauty-events", **FIVE),
+    name: each.read for name, each in SETS.items() if "mpr" in each.metrics
 }
 """Data sets by name, and how each is read."""
 

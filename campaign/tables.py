@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from campaign.tally import NASTY, Tally, attempt, changed_bytes, in_batches
+from campaign.tally import NASTY, Tally, attempt, changed_bytes, in_batches, in_child
 from cfnade.data.ingest import read_interactions, read_item_names, scan
 
 MOST_SECONDS = 10.0
@@ -111,11 +111,20 @@ def _content(rng: random.Random, suffix: str, parquet: list[bytes]) -> bytes:
 
 
 def _parquet_files(folder: Path) -> list[bytes]:
-    """Real files with columns of many types."""
-    contents = []
-    for number, columns in enumerate(PARQUET):
-        path = folder / f"{number}.parquet"
-        duckdb.sql(f"COPY (SELECT {columns} FROM range(40) AS r(i)) TO '{path}' (FORMAT parquet)")
-        contents.append(path.read_bytes())
+    """Real files with columns of many types.
+
+    A child writes them: readers are forked later, and a fork has none of DuckDB's threads.
+    """
+    paths = [folder / f"{number}.parquet" for number in range(len(PARQUET))]
+
+    def write(tally: Tally) -> None:
+        for path, columns in zip(paths, PARQUET, strict=True):
+            rows = f"SELECT {columns} FROM range(40) AS r(i)"
+            duckdb.sql(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+
+    written = in_child(write, seconds=60)
+    assert not written.broken, written.broken
+    contents = [path.read_bytes() for path in paths]
+    for path in paths:
         path.unlink()
     return contents
