@@ -96,13 +96,18 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def address_space() -> int:
+    """Bytes of this process; libraries alone may take gigabytes of addresses."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
 def in_child(work: Callable[[Tally], None], *, seconds: float, memory: int = 4 << 30) -> Tally:
     """Run a batch in a child process: a crash or a hang of it is an outcome like others.
 
     Args:
         work: What the child does; it adds to the tally.
         seconds: CPU time at most.
-        memory: Address space at most, in bytes.
+        memory: Address space at most beside that of this process, in bytes.
     """
     reader, writer = os.pipe()
     pid = os.fork()
@@ -110,7 +115,8 @@ def in_child(work: Callable[[Tally], None], *, seconds: float, memory: int = 4 <
         os.close(reader)
         tally, code = Tally(), 1
         try:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            limit = memory + address_space()
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             work(tally)
             code = 0
         except BaseException:

@@ -35,6 +35,8 @@ def test_a_part_of_the_campaign_breaks_nothing(part):
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{part} ")]
     found = json.loads(line.removeprefix(part))
     assert found["broken"] == [] and found["tried"] >= ATTEMPTS[part]
+    if part in ("artifacts", "tables"):  # what is refused alone may be refused for want of memory
+        assert found["outcomes"]["used"] > 0
 
 
 def test_what_breaks_is_noticed():
