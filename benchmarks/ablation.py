@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from default_fit import SETS, read_set
+from accuracy_sets import SETS
+from default_fit import NAMES
 from nested import resampled_means
 
 from cfnade import ImplicitCFNADE, RelativeRating, evaluate
@@ -228,7 +229,7 @@ def main() -> int:
     """Run what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets")
-    parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces")
+    parser.add_argument("--sets", default=" ".join(NAMES), help="names with spaces")
     parser.add_argument("--of", default="parts", choices=("parts", "settings"))
     parser.add_argument("--parts", help="some of them, names with commas")
     parser.add_argument("--seeds", default="0 1", help="with spaces")
@@ -238,7 +239,7 @@ def main() -> int:
     known, summary = (PARTS, SUMMARY) if options.of == "parts" else (SETTINGS, SUMMARY_OF_SETTINGS)
     names = list(known) if options.parts is None else options.parts.split(",")
     for name in sets:
-        protocol = Protocol(*read_set(name, options.data), ProtocolConfig(seed=0, split="random"))
+        protocol = Protocol(*SETS[name].read(options.data), ProtocolConfig(seed=0, split="random"))
         for seed in seeds:
             for part in names:
                 run(name, part, seed, protocol)

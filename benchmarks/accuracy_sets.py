@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +53,21 @@ class AccuracySet:
         return ProtocolConfig(seed=0, candidates="unseen", split="random", choose_by=self.choose_by)
 
 
-def whole(name: str, **reading: object) -> Callable[[Path], Parts]:
+def counts(path: Path) -> Interactions:
+    """A table as `cfnade compare` reads it, without times: all of it is split at random."""
+    return replace(read_interactions(path), log=None)
+
+
+def whole(name: str) -> Callable[[Path], Parts]:
     """A table from which a test part is held out."""
-    return lambda folder: (read_interactions(folder / f"{name}.parquet", **reading), None)  # type: ignore[arg-type]
+    return lambda folder: (counts(folder / f"{name}.parquet"), None)
 
 
 def with_test_part(name: str) -> Callable[[Path], Parts]:
     """A table with a test part of its own."""
     return lambda folder: (
-        read_interactions(folder / f"{name}-train.parquet"),
-        read_interactions(folder / f"{name}-test.parquet"),
+        counts(folder / f"{name}-train.parquet"),
+        counts(folder / f"{name}-test.parquet"),
     )
 
 
@@ -71,7 +76,7 @@ def complete_journey(folder: Path) -> Parts:
     with tempfile.TemporaryDirectory(prefix="cfnade-") as scratch:
         path = Path(scratch) / "purchases.parquet"
         write_purchases(path)
-        return read_interactions(path, events=True, **FIVE), None
+        return counts(path), None
 
 
 def tiny(folder: Path) -> Parts:
@@ -86,27 +91,21 @@ def tiny(folder: Path) -> Parts:
     return Interactions.from_matrix(csr_array(counts)), None
 
 
-FIVE = {"min_user_items": 5, "min_item_users": 5}
-
 SETS = {
-    "ml-1m": AccuracySet("MovieLens 1M", whole("ml-1m", count_col="rating", **FIVE)),
-    "lastfm-2k": AccuracySet("Last.fm 2K", whole("lastfm-2k", min_user_items=5, min_item_users=3)),
-    "online-retail": AccuracySet("Online Retail", whole("online-retail", **FIVE)),
+    "ml-1m": AccuracySet("MovieLens 1M", whole("ml-1m")),
+    "lastfm-2k": AccuracySet("Last.fm 2K", whole("lastfm-2k")),
+    "online-retail": AccuracySet("Online Retail", whole("online-retail")),
     "completejourney": AccuracySet("Complete Journey, product types", complete_journey),
     "gowalla-checkins": AccuracySet("Gowalla check-ins", with_test_part("gowalla-checkins")),
     "tafeng": AccuracySet("Ta-Feng", with_test_part("tafeng")),
-    "ml-100k": AccuracySet(
-        "MovieLens 100K", whole("ml-100k", count_col="rating", **FIVE), is_extra=True
-    ),
+    "ml-100k": AccuracySet("MovieLens 100K", whole("ml-100k"), is_extra=True),
     "online-retail-2009": AccuracySet(
-        "Online Retail, the year before", whole("online-retail-2009", **FIVE), is_extra=True
+        "Online Retail, the year before", whole("online-retail-2009"), is_extra=True
     ),
-    "anime-5k": AccuracySet(
-        "Anime 5K", whole("anime-5k", count_col="rating", **FIVE), is_extra=True
-    ),
+    "anime-5k": AccuracySet("Anime 5K", whole("anime-5k"), is_extra=True),
     "movietweetings-100k": AccuracySet(
         "MovieTweetings 100K",
-        whole("movietweetings-100k", count_col="rating", **FIVE),
+        whole("movietweetings-100k"),
         is_extra=True,
     ),
     "foursquare-nyc": AccuracySet(
@@ -118,11 +117,9 @@ SETS = {
     "lastfm-lightgcn": AccuracySet(
         "Last.fm, the split of LightGCN", with_test_part("lastfm-lightgcn"), is_extra=True
     ),
-    "goodbooks-1m": AccuracySet("Goodbooks 1M", whole("goodbooks-1m", **FIVE), is_extra=True),
-    "citeulike-t": AccuracySet("CiteULike-t", whole("citeulike-t", **FIVE), is_extra=True),
-    "amazon-beauty": AccuracySet(
-        "Amazon Beauty", whole("amazon-beauty-events", **FIVE), is_extra=True
-    ),
+    "goodbooks-1m": AccuracySet("Goodbooks 1M", whole("goodbooks-1m"), is_extra=True),
+    "citeulike-t": AccuracySet("CiteULike-t", whole("citeulike-t"), is_extra=True),
+    "amazon-beauty": AccuracySet("Amazon Beauty", whole("amazon-beauty-events"), is_extra=True),
     "gowalla-lightgcn": AccuracySet(
         "Gowalla, the split of NGCF and LightGCN",
         with_test_part("gowalla-lightgcn"),

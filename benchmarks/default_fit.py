@@ -22,13 +22,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accuracy_sets import SETS
 from versions import commit
 
-from cfnade import ImplicitCFNADE, Interactions, read_interactions
+from cfnade import ImplicitCFNADE
 from cfnade.baselines import IMF
 from cfnade.compare.protocol import Protocol, ProtocolConfig
 from cfnade.data.datasets import write_purchases
@@ -36,7 +36,7 @@ from compare import by_mpr_alone
 
 OUTCOMES = Path(__file__).parent / "results" / "fit"
 
-SETS = (
+NAMES = (
     "ml-100k",
     "ml-1m",
     "lastfm-2k",
@@ -51,18 +51,6 @@ SETS = (
 KINDS = ("als", "default", "thorough", "typed", "als busy", "default busy", "typed busy")
 ALS = {"factors": 256, "iterations": 15, "alpha": 30.0, "regularization": 156.0}
 N_HOGS = 2
-
-
-def read_set(name: str, folder: Path) -> tuple[Interactions, Interactions | None]:
-    """All counts, or the training part and the fixed test part."""
-    if name == "completejourney":  # product types, of the embedded data
-        with tempfile.TemporaryDirectory() as scratch:
-            write_purchases(Path(scratch) / "purchases.parquet")
-            return read_interactions(Path(scratch) / "purchases.parquet"), None
-    if (folder / f"{name}-test.parquet").exists():
-        train, test = (read_interactions(folder / f"{name}-{p}.parquet") for p in ("train", "test"))
-        return train, test
-    return read_interactions(folder / f"{name}.parquet"), None
 
 
 def hog() -> None:
@@ -118,7 +106,7 @@ def run_typed(name: str, kind: str, folder: Path) -> None:
 
 def run(name: str, kind: str, folder: Path) -> None:
     """Fit once and keep the outcome."""
-    data, test = read_set(name, folder)
+    data, test = SETS[name].read(folder)
     protocol = Protocol(data, test, ProtocolConfig(seed=0, split="random"))
     known = protocol.known
     model: Any
@@ -130,7 +118,7 @@ def run(name: str, kind: str, folder: Path) -> None:
         model = ImplicitCFNADE(random_state=0, validation_by=by, recipe=recipe)
     with hogs(N_HOGS if kind.endswith("busy") else 0):
         started, cpu = time.perf_counter(), time.process_time()
-        model.fit(known if kind.startswith("als") else replace(protocol.known_data, log=None))
+        model.fit(known if kind.startswith("als") else protocol.known_data)
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     facts: dict[str, Any] = {
         "set": name,
@@ -169,7 +157,7 @@ def fit_section(tuned: Mapping[str, Any]) -> str:
     """
     found = {
         name: {k: json.loads(f.read_text()) for k in KINDS if (f := place_of(name, k)).exists()}
-        for name in SETS
+        for name in NAMES
     }
     found = {name: kinds for name, kinds in found.items() if {"als", "default"} <= set(kinds)}
     lines = [
@@ -280,7 +268,7 @@ def main() -> int:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets")
-    parser.add_argument("--sets", default=" ".join(SETS), help="names with spaces")
+    parser.add_argument("--sets", default=" ".join(NAMES), help="names with spaces")
     parser.add_argument("--kinds", default=",".join(KINDS), help="names with commas")
     options = parser.parse_args()
     OUTCOMES.mkdir(parents=True, exist_ok=True)

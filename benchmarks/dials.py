@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from default_fit import read_set
+from accuracy_sets import SETS
 from numpy.typing import NDArray
 from results import OUTCOMES, ROOT
 from scipy.sparse import csr_array
@@ -87,7 +87,7 @@ def places(columns: list[NDArray[np.int64]], held_out: CountMatrix) -> Places:
 
 def run(name: str, folder: Path) -> dict[str, Any]:
     """Judge all settings on one data set."""
-    data, fixed = read_set(name, folder)
+    data, fixed = SETS[name].read(folder)
     assert isinstance(data, Interactions) and fixed is None
     protocol = Protocol(data)
     model = ImplicitCFNADE(random_state=SEED).fit(protocol.known)

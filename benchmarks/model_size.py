@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from default_fit import read_set
+from accuracy_sets import SETS
 from implicit.cpu.als import AlternatingLeastSquares
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -26,7 +26,7 @@ from cfnade.data.interactions import CountMatrix
 from cfnade.storage.encoding import WeightType
 
 OUTCOMES = Path(__file__).parent / "results" / "model_size.json"
-SETS = ("ml-100k", "ml-1m", "lastfm-2k", "online-retail", "gowalla-checkins")
+NAMES = ("ml-100k", "ml-1m", "lastfm-2k", "online-retail", "gowalla-checkins")
 DTYPES = get_args(WeightType)
 N_SEEDS, N_BEST = 3, 10
 
@@ -45,7 +45,7 @@ def top(model: ImplicitCFNADE, counts: CountMatrix) -> list[frozenset[Any]]:
 
 def measure(name: str, folder: Path) -> dict[str, Any]:
     """Sizes and shares of one data set."""
-    counts = read_set(name, folder)[0].counts
+    counts = SETS[name].read(folder)[0].counts
     sizes: dict[str, float] = {}
     n_same = dict.fromkeys(DTYPES, 0)
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of data sets")
     outcomes = []
     folder = parser.parse_args().data
-    for name in SETS:
+    for name in NAMES:
         outcomes.append(measure(name, folder))
         print(json.dumps(outcomes[-1]), flush=True)
     OUTCOMES.write_text(json.dumps(outcomes, indent=1) + "\n")
