@@ -47,9 +47,8 @@ BY_TIME = (
 TYPED = (
     "`python benchmarks/compare.py DATA --typed`: `cfnade compare FILE` without any option. ml-1m "
     "and online-retail have times, so they are split by time and every model gets the search for "
-    "recency; the others are split at random. Minutes: of the whole command on two cores, with "
-    "tests of another program beside it, so searches that time ended would have tried more on an "
-    f"idle machine. {MARKS}"
+    "recency; the others are split at random. Minutes: of the whole command on two cores. "
+    f"{MARKS}"
 )
 BY_KIND = (
     "`make bench-kinds DATA=folder`: purchases, predicted from all events. Every model gets the "
