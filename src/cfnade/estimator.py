@@ -514,7 +514,9 @@ class ImplicitCFNADE:
             user_items: Counts of these users, sparse, one row for each userid in that order:
                 `user_items[userid]`.
             N: Maximum number of items to recommend.
-            filter_already_liked_items: Leave out items in the user's history.
+            filter_already_liked_items: Leave out items in the user's history. Scores of these mean
+                something only if the model was fitted on events with times, or with a kind of event
+                to predict.
             filter_items: Items never to recommend.
             recalculate_user: For compatibility with `implicit`; has no effect, as a user is
                 always computed from `user_items`.
@@ -657,7 +659,7 @@ class ImplicitCFNADE:
     ) -> Audience | list[Audience]:
         """Find the users to recommend an item to: those with the highest score of it.
 
-        Users are scored in blocks, so memory does not grow with their number.
+        Users are scored in blocks: only their histories are held in memory, not their scores.
 
         Args:
             itemid: A known item id, or a list or array of them.

@@ -146,6 +146,8 @@ def test_the_histogram_has_the_scores_that_rank(model):
         ({"diversity": 1.0}, "diversity must be at least 0 and below 1, got 1.0"),
         ({"diversity": -0.1}, "diversity must be at least 0 and below 1, got -0.1"),
         ({"pin": "i1"}, "pin takes a list of item ids, got the text 'i1'"),
+        ({"pin": 5}, "pin must be a list of item ids, got 5"),
+        ({"pin": [["i1"]]}, "['i1'] is not a single item id; pin must be a list of item ids"),
         ({"pin": ["i1", "i1"]}, "an item is pinned twice; name each once"),
         ({"pin": {"i1": 0}}, "the place of the pinned item 'i1' must be a whole number of at "),
         ({"pin": {"i1": 2, "i2": 2}}, "two items are pinned to the same place; choose another"),

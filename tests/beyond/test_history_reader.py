@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from cfnade import DataError, ImplicitCFNADE
 from cfnade.beyond.history_reader import HistoryReader
@@ -155,3 +156,21 @@ def test_kinds_and_times_weigh_as_in_a_table():
     found = HistoryReader(10.0, "number", weights).counts(history)
     signs = [max(value, -1.0) if value < 0 else value for value in found.values()]
     np.testing.assert_allclose(signs, expected)
+
+
+@pytest.mark.parametrize(
+    "history", [["a", "b", "a"], np.array(["a", "b", "a"]), pd.Series({"a": 2, "b": 1})]
+)
+def test_ids_alone_weigh_as_the_event_to_predict(history):
+    reader = HistoryReader(weights={"buy": 4.0, "view": 1.0}, target="buy")
+    assert reader.counts(history) == reader.counts({"a": 2, "b": 1}) == {"a": 8.0, "b": 4.0}
+    row = csr_array([[2.0, 1.0]])  # weighed already
+    assert reader.counts(row) is row
+    with pytest.raises(DataError, match="must be numbers"):
+        reader.counts(pd.Series({"a": "many"}))
+
+
+def test_kinds_may_be_named_by_numbers():
+    reader = HistoryReader(weights={"1": 1.0, "4": 9.0}, target="4")
+    assert reader.counts({"a": {4: 2, 1: 1}}) == {"a": 19.0}
+    assert reader.owned({"a": {4: 2}, "b": {1: 1}}) == ["a"]

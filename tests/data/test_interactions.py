@@ -383,3 +383,10 @@ def test_events_and_pairs_can_be_left_out_of_counts_and_log():
     assert part.log.counts((2, 2)).toarray().tolist() == part.counts.toarray().tolist()
     with pytest.raises(DataError, match="no event log"):
         replace(data, log=None).with_events(np.array([True]))
+
+
+def test_kinds_of_events_may_be_named_by_numbers():
+    data = with_log(kind=np.array([0, 1, 0], dtype=np.int16), kinds=("1", "4"))
+    found = data.weighed({1: 1.0, 4: 9.0}, target=4)
+    assert (found.event_weights, found.target_event) == ({"1": 1.0, "4": 9.0}, "4")
+    assert found.counts.toarray().tolist() == [[9, 2], [0, 1]]

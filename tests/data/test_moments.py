@@ -25,6 +25,8 @@ SECONDS = NOON.timestamp()
         np.datetime64("2024-05-31T12:00"), np.datetime64("2024-05-31T12:00:00.000000000"),
         pd.Timestamp("2024-05-31 12:00"), pd.Timestamp("2024-05-31 14:00", tz="Europe/Berlin"),
         "2024-05-31T12:00:00Z", "2024-05-31 12:00", " 2024-05-31T14:00:00+02:00 ",
+        "2024/5/31 12:00", "2024-05-31 12:00:00 UTC", "2024-05-31 14:00 +0200",
+        "2024-05-31T12:00:00,000Z", 202405311200, 20240531120000, "20240531120000",
     ],
 )  # fmt: skip
 def test_any_way_to_write_a_time_gives_the_same_seconds(when):
@@ -40,6 +42,8 @@ def test_a_date_is_midnight_utc(day):
     "times",
     [["2024-05-31T12:00:00+02:00", "2024-06-01T12:00:00Z"], ["2024-05-31", "2024-06-30"],
      [1_717_156_800, 1_717_156_801], [1_717_156_800_123, 1_717_156_801_999], [20240531, 20240601],
+     [202405311200, 202406011359], [20240531120000, 20240601135959],
+     ["2024/5/31 9:30", "2024/6/1"], ["2024-05-31 9:30 UTC", "2024-06-01 12:00:00,5 +02"],
      [NOON, NOON + timedelta(days=1)]],
 )  # fmt: skip
 def test_times_are_those_of_a_table(times):
@@ -70,6 +74,10 @@ def test_anything_else_is_refused_in_one_line(wrong, clock):
         as_time(wrong, clock)
     assert str(error.value).startswith(f"a time must be {expected_time(clock)}; got ")
     assert "\n" not in str(error.value)
+
+
+def test_digits_alone_are_a_number_though_python_reads_a_date_in_some():
+    assert as_time("1612122512345", "seconds") == 1_612_122_512.345  # not 1612-12-25 23:45
 
 
 def test_a_year_is_no_date():

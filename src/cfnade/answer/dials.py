@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cfnade.answer.rerank import Reranking
 from cfnade.checks import check_number, check_share, check_whole
-from cfnade.data.catalogue import Catalogue, Unknown
+from cfnade.data.catalogue import Catalogue, Unknown, as_ids
 from cfnade.data.item_features import ItemFeatures
 from cfnade.errors import ConfigError, DataError
 
@@ -90,7 +90,10 @@ def _places(pin: Mapping[Any, int] | Iterable[Any]) -> dict[Any, int]:
         for item, place in places.items():
             check_whole(f"the place of the pinned item {item!r}", place, 1)
     else:
-        items = list(pin)
+        try:
+            items = as_ids("pin", pin)
+        except DataError as error:
+            raise ConfigError(str(error)) from None
         places = {item: place for place, item in enumerate(items, start=1)}
         if len(places) < len(items):
             raise ConfigError("an item is pinned twice; name each once")

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from cfnade.beyond.recency import decayed, rounded
+from cfnade.data.catalogue import counted_items
 from cfnade.data.events import Clock, Weights
 from cfnade.data.moments import as_time, check_zones
 from cfnade.errors import DataError
@@ -90,7 +92,7 @@ class HistoryReader:
 
         Ages are those at the latest event of the history, and an entry without a time is as late.
         Without a half-life times make no difference, but must be readable. Events without a kind
-        count as the one to predict. A sum below 0 is a dislike.
+        count as the one to predict, and so do ids alone. A sum below 0 is a dislike.
 
         Args:
             history: As for `ImplicitCFNADE.recommend_for`. A value of a mapping may be
@@ -100,7 +102,9 @@ class HistoryReader:
             DataError: If an entry cannot be read, or times are written with and without a zone.
         """
         if not isinstance(history, Mapping):
-            return history
+            if self.weights is None or issparse(history):
+                return history
+            history = _counts_by_item(history)
         if self.weights is None and not any(map(_is_detailed, history.values())):
             return history
         owners: list[int] = []
@@ -147,6 +151,7 @@ class HistoryReader:
             yield from ((None, count, when) for count, when in _counts_and_times(value))
             return
         for kind, events in value.items():
+            kind = kind if kind is None else str(kind)  # as a table's kinds are
             if kind is not None and kind not in self.kinds:
                 names = ", ".join(map(repr, sorted(self.kinds)))
                 raise DataError(
@@ -154,6 +159,14 @@ class HistoryReader:
                     + (f"its events are {names}" if names else "it was fitted without kinds")
                 )
             yield from ((kind, count, when) for count, when in _counts_and_times(events))
+
+
+def _counts_by_item(history: Any) -> dict[Hashable, float]:
+    """Counts of a pandas Series, or of ids alone; those of repeated items add up."""
+    counts: dict[Hashable, float] = {}
+    for item, value in counted_items(history):
+        counts[item] = counts.get(item, 0.0) + _count(value)
+    return counts
 
 
 def _is_detailed(value: Any) -> bool:

@@ -121,7 +121,7 @@ class Catalogue:
                     "pass user_items[userid]"
                 )
             return row
-        return self._row(_pairs("a history", history, 1.0), unknown, "counts in a history")
+        return self._row(counted_items(history), unknown, "counts in a history")
 
     def dislikes(
         self, disliked: History, *, weight: Callable[[int], float], unknown: Unknown = "raise"
@@ -330,6 +330,11 @@ def _in_columns(counts: CountMatrix, column_of: NDArray[np.intp], n_items: int) 
     known = columns >= 0
     places = (pairs.row[known], columns[known])
     return as_count_matrix(csr_array((pairs.data[known], places), (counts.shape[0], n_items)))
+
+
+def counted_items(history: History) -> list[tuple[Any, Any]]:
+    """Items and counts of a history that is no matrix; ids alone count 1 each."""
+    return _pairs("a history", history, 1.0)
 
 
 def _pairs(name: str, values: History, alone: float) -> list[tuple[Any, float]]:

@@ -213,7 +213,10 @@ class Interactions:
                 "weights and a target need a column with the kind of each event; name it as "
                 "event_col"
             )
+        if weights is not None:  # kinds are text, whatever the type of their column
+            weights = {str(kind): weight for kind, weight in weights.items()}
         if target is not None:
+            target = str(target)
             self.log.of_kind(target)
             if weights is not None and not weights.get(target, 0.0) > 0.0:
                 raise ConfigError(
@@ -222,7 +225,6 @@ class Interactions:
         counts = self.log.counts(self.counts.shape, weights)
         if not counts.nnz:
             raise DataError("no pair has a count above 0 with these event weights")
-        weights = None if weights is None else dict(weights)
         return replace(self, counts=counts, event_weights=weights, target_event=target)
 
     @cached_property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -16,7 +18,11 @@ SMALLEST_SECONDS = 1e8
 """1973: smaller numbers in a table count days or weeks from some start."""
 
 _UNITS = ((1e11, 1.0, "seconds"), (1e14, 1e3, "milliseconds"), (1e17, 1e6, "microseconds"))
-_DATES = (19000101, 21001231)  # numbers that may be dates written as YYYYMMDD
+LAST_DATE = 21001231
+"""Whole numbers from 19000101 to here may be dates written as YYYYMMDD."""
+
+_WRITTEN = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}  # by the number of digits
+_DAY = re.compile(r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?=$|[T ])")
 _DATE = "a date or time such as 2024-05-31 or 2024-05-31T18:30:00Z"
 _EXPECTED: dict[Clock | None, str] = {
     "seconds": f"{_DATE}, or seconds since 1970",
@@ -53,8 +59,9 @@ def as_time(when: Any, clock: Clock | None) -> float:
     """A time in terms of a clock.
 
     With the clock `seconds`, numbers are read as in a table: by their size they are seconds,
-    milliseconds, micro- or nanoseconds since 1970, or a date written as YYYYMMDD. Dates and times
-    without a time zone are taken as UTC.
+    milliseconds, micro- or nanoseconds since 1970, or a date written as YYYYMMDD, perhaps with a
+    time of day (YYYYMMDDhhmm, YYYYMMDDhhmmss). Dates and times without a time zone are taken as
+    UTC.
 
     Args:
         when: A number, or a date or time as ISO text, `datetime`, `date` or `numpy.datetime64`.
@@ -85,7 +92,7 @@ def _is_zoned(when: Any) -> bool | None:
     """Whether a readable time has a time zone; None for a number and for no time."""
     if isinstance(when, str):
         try:
-            when = datetime.fromisoformat(when.strip())
+            when = _moment(when.strip())
         except ValueError:
             return None
     if isinstance(when, np.datetime64 | date):
@@ -103,10 +110,22 @@ def _read(when: Any, clock: Clock | None) -> float | None:
     return None
 
 
+def _moment(text: str) -> datetime:
+    """A date or time as a table may write it; raises `ValueError` for anything else."""
+    if text.isdecimal() and len(text) != len("20240531"):  # Python would read a date in some
+        raise ValueError(text)
+    day = _DAY.match(text)
+    if day:
+        rest = re.sub(r" *(Z|z|UTC|GMT)$", "+00:00", text[day.end() :].replace(",", "."))
+        rest = re.sub(r"^([T ])(\d:)", r"\g<1>0\2", re.sub(r" +([+-])", r"\1", rest))
+        text = f"{day[1]}-{day[3]:0>2}-{day[4]:0>2}{rest}"
+    return datetime.fromisoformat(text)
+
+
 def _of_text(text: str, clock: Clock | None) -> float | None:
     if clock in ("seconds", None):
         try:
-            return _of_date(datetime.fromisoformat(text))
+            return _of_date(_moment(text))
         except ValueError:
             if len(text) == 4:  # a year is no date, and 2,024 seconds are not meant
                 return None
@@ -116,11 +135,11 @@ def _of_text(text: str, clock: Clock | None) -> float | None:
 def _of_number(number: float, clock: Clock | None) -> float | None:
     if clock != "seconds" or not math.isfinite(number):
         return number
-    if _DATES[0] <= number <= _DATES[1] and number.is_integer():
-        try:
-            return _of_date(datetime.strptime(str(int(number)), "%Y%m%d"))
-        except ValueError:
-            return number
+    digits = f"{number:.0f}"
+    form = _WRITTEN.get(len(digits)) if number.is_integer() else None
+    if form is not None and 1900 <= int(digits[:4]) <= 2100:
+        with suppress(ValueError):
+            return _of_date(datetime.strptime(digits, form))
     return number / unit_of(abs(number))[0]
 
 

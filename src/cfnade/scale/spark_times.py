@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"  # Spark would read 1d, too
 _DATE_OF_NUMBER = (
-    "unix_date(try_cast(regexp_replace(CAST(try_cast(moment AS BIGINT) AS STRING), "
-    "'^(....)(..)(..)$', '$1-$2-$3') AS DATE)) * 86400D"
+    "CAST(try_cast(regexp_replace(rpad(CAST(try_cast(moment AS BIGINT) AS STRING), 14, '0'), "
+    "'^(....)(..)(..)(..)(..)(..)$', '$1-$2-$3 $4:$5:$6Z') AS TIMESTAMP) AS DOUBLE)"
 )
 
 

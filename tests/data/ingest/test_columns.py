@@ -98,8 +98,9 @@ def test_events_with_a_count_column_is_a_contradiction():
 
 @pytest.mark.parametrize(
     "name",
-    ["timestamp", "Time", "date", "ts", "created_at", "event_time", "InvoiceDate", "t_dat", "week"],
-)
+    ["timestamp", "Time", "date", "ts", "created_at", "event_time", "InvoiceDate", "t_dat", "week",
+     "played_at", "listened_at", "Purchased On"],
+)  # fmt: skip
 def test_times_are_recognised_by_their_name(name):
     assert choose(["user", "item", name, "position"])["time"] == name
 
@@ -109,7 +110,9 @@ def test_durations_and_dates_of_items_are_no_times(name):
     assert "time" not in choose(["user", "item", name])
 
 
-@pytest.mark.parametrize("name", ["event", "event_type", "Action", "behaviour", "type"])
+@pytest.mark.parametrize(
+    "name", ["event", "event_type", "event kind", "Action", "behaviour", "type"]
+)
 def test_kinds_of_events_are_recognised_by_their_name(name):
     assert choose(["user", "item", name])["event"] == name
 

@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from cfnade import DataError, read_items
@@ -222,3 +223,22 @@ def test_safe_addresses_are_no_features_and_others_are_left_out(caplog):
     assert "url: 2 links" in caplog.text and "poster: 1 image" in caplog.text
     alone = read_items(frame[["item", "url"]])
     assert alone.features.n_features == 0 and alone.addresses["link"] == table.addresses["link"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([[0.25, 1.5], [0.5, 2.0]] * 5, "Array(Float32, 2)"), ([[0.25], [0.5, 2.0]] * 5, "List")],
+)
+def test_lists_of_fractions_such_as_embeddings_are_not_used_and_reported(values, kind, caplog):
+    table = pl.DataFrame({"item": range(10), "genre": ["a", "b"] * 5, "vector": values})
+    if kind != "List":
+        table = table.with_columns(pl.col("vector").cast(pl.Array(pl.Float32, 2)))
+    for frame in (table, table.to_pandas()):
+        caplog.clear()
+        assert read_items(frame).features.columns == ("genre",)
+        assert "vector: lists of numbers that are not whole" in caplog.text
+
+
+def test_structures_of_polars_are_values():
+    table = pl.DataFrame({"item": range(4), "size": [{"width": n % 2} for n in range(4)]})
+    assert read_items(table).features.columns == ("size",)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade.data.ingest import read_interactions
+from cfnade.data.ingest.times import WITH_ZONE
 from cfnade.errors import DataError
 from tests.data.ingest.helpers import write, write_query
 
@@ -55,6 +56,8 @@ def refusal(source, **options) -> str:
         "1714559400000",
         "1714559400000000",
         "1714559400000000000",
+        "202405011030",
+        "20240501103000",
     ],
 )
 def test_a_moment_is_read_from_any_usual_text(tmp_path, text, monkeypatch):
@@ -76,7 +79,8 @@ def test_a_moment_is_read_from_any_usual_text(tmp_path, text, monkeypatch):
         ("1714559400.25::DOUBLE", MAY + 0.25, "seconds since 1970"),
         ("1714559400.25::DECIMAL(12, 2)", MAY + 0.25, "seconds since 1970"),
         ("1714559400123::BIGINT", MAY + 0.123, "milliseconds since 1970"),
-        ("20240501::INTEGER", MAY - 37_800, "YYYYMMDD"),
+        ("20240501::INTEGER", MAY - 37_800, "dates written as YYYYMMDD"),
+        ("20240501103000::BIGINT", MAY, "YYYYMMDDhhmmss"),
     ],
 )
 def test_a_moment_is_read_from_any_type_of_parquet(tmp_path, expression, expected, unit):
@@ -132,7 +136,8 @@ def test_dates_with_the_year_last_are_read_if_one_shows_what_comes_first(tmp_pat
             "'1714559400' in data row 1 of",
         ),
         (["epoch"], "not dates or times"),
-        (["10:30"], "not dates or times"),
+        (["10:30", "9:15:00 PM"], "they are times of day without a date; name a column that has"),
+        (["10:30", "2024-05-01"], "1 of 2 are not dates or times like the first"),
     ],
 )
 def test_times_that_cannot_be_used_are_refused_in_one_line(tmp_path, values, said):
@@ -148,6 +153,12 @@ def test_times_of_zero_and_in_the_future_are_reported(tmp_path, caplog):
     path = write(tmp_path / "a.csv", "user,item,time\n1,a,0\n1,b,1700000000\n2,a,1700000001\n")
     read_interactions(path)
     assert "1 event at 1970-01-01: if a time of 0 means that it is missing" in caplog.text
+    for first in ("1900-01-01", "1969-12-31"):  # the latter as -1 is read
+        caplog.clear()
+        path = write(tmp_path / "a.csv", f"user,item,time\n1,a,{first}\n1,b,2024-05-31\n")
+        read_interactions(path)
+        said = f"1 event from {first} to 1970-01-01: if such a time means that it is missing"
+        assert said in caplog.text
     caplog.clear()
     path = write(tmp_path / "a.csv", "user,item,time\n1,a,2024-05-31\n1,b,2999-01-01\n")
     read_interactions(path)
@@ -257,3 +268,23 @@ def test_the_log_agrees_with_a_plain_loop_over_the_rows(rows, seed):
     in_order = sorted(zip(log.user, log.time, log.item, log.kind, strict=True))
     assert in_order == list(zip(log.user, log.time, log.item, log.kind, strict=True))
     assert (log.counts(found.counts.shape) != found.counts).nnz == 0
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.Series(MOMENTS),
+        pd.Series(pd.to_datetime(MOMENTS)).dt.as_unit("ns").dt.tz_convert("Europe/Berlin"),
+        pl.Series(MOMENTS).dt.convert_time_zone("Asia/Tokyo"),
+        pa.array(MOMENTS, pa.timestamp("ms", "Asia/Tokyo")),
+    ],
+    ids=lambda times: f"{type(times).__module__}-{getattr(times, 'dtype', '')}",
+)
+def test_that_a_frame_has_time_zones_is_reported(times):
+    columns = {"user": [1, 1], "item": ["a", "b"], "time": times}
+    frame = pl.DataFrame(columns) if isinstance(times, pl.Series) else columns
+    if isinstance(times, pa.Array):
+        frame = pa.table(columns)
+    elif not isinstance(frame, pl.DataFrame):
+        frame = pd.DataFrame(columns)
+    assert read_interactions(frame).log.unit == WITH_ZONE

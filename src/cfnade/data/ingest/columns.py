@@ -41,6 +41,7 @@ COUNT_NAMES = (
 )
 """Ratings, quantities and timestamps are not counts: the caller has to name those."""
 _OF_EVENTS = "event order purchase transaction invoice visit checkin view click play listen watch"
+_DONE = "played listened watched viewed clicked visited ordered purchased bought rated logged"
 _OF_LOGS = "review rating start created updated session utc unix local"
 TIME_NAMES = (
     *("timestamp", "time", "datetime", "date", "ts", "createdat", "unixtime", "epoch"),
@@ -51,6 +52,7 @@ TIME_NAMES = (
         for form in ("timestamp", "time", "datetime", "date", "ts", "at", "day", "dt")
         if f"{noun}{form}" not in ("playtime", "listentime", "watchtime", "viewtime")  # durations
     ),
+    *(f"{verb}{end}" for verb in _DONE.split() for end in ("at", "on")),
     *("day", "week"),
 )
 ORDER_NAMES = (
@@ -61,7 +63,7 @@ ORDER_NAMES = (
 EVENT_NAMES = (
     *("event", "eventtype", "eventname", "action", "actiontype", "behavior", "behaviour"),
     *("behaviortype", "behaviourtype", "interaction", "interactiontype", "feedback"),
-    *("feedbacktype", "activity", "activitytype", "type"),
+    *("feedbacktype", "activity", "activitytype", "eventkind", "type"),
 )
 LABEL_NAMES = ("name", "itemname", "title", "label", "description", "artist", "producttype")
 

@@ -80,8 +80,9 @@ def _scan_frame(
     arrays, coded_ids, selected = {}, {}, []
     for role, column in zip(roles, take(list(roles.values())), strict=True):
         if role not in ID_ROLES:
-            arrays[role] = _values(column)
-            selected.append(quote_name(role))
+            arrays[role], name = _values(column), quote_name(role)
+            zoned = f"timezone('UTC', CAST({name} AS TIMESTAMP)) AS {name}"
+            selected.append(zoned if role == "time" and _is_zoned(column) else name)
             continue
         try:
             arrays[role], coded_ids[role] = number(column)
@@ -101,7 +102,15 @@ def _values(column: Any) -> NDArray[Any]:
     if getattr(column.dtype, "tz", None) is not None:  # of pandas: numpy has no zones
         column = column.dt.tz_convert(None)
     values: NDArray[Any] = np.ascontiguousarray(column.to_numpy())
+    if values.ndim > 1 or values.dtype.names:  # arrays and structures of polars
+        return as_objects(column.to_list())
     return values.astype("datetime64[us]") if values.dtype == "datetime64[D]" else values
+
+
+def _is_zoned(column: Any) -> bool:
+    """Whether `_values` gives times in UTC of a column with a time zone."""
+    kind = column.dtype
+    return any(getattr(kind, name, None) is not None for name in ("tz", "time_zone"))
 
 
 def _number_pandas(series: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -178,6 +178,8 @@ def _values(pairs: Iterable[tuple[int, str]], form: str) -> FoundColumn:
 def _list(pairs: Iterable[tuple[int, str]], form: str) -> FoundColumn:
     split = _splitter(form.removeprefix(LIST))
     values = [(code, value) for code, text in pairs for value in split(text)]
+    if values and not can_be_categories("VARCHAR", [value for _, value in values]):
+        return FoundColumn(None, "lists of numbers that are not whole")
     return _values(values, form) if values else FoundColumn(None, "empty lists")
 
 

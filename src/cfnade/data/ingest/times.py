@@ -9,7 +9,7 @@ from typing import Any
 
 from cfnade.data.events import Clock, EventLog, shown_time
 from cfnade.data.ingest.scan import Connection, is_numeric, quote_text
-from cfnade.data.moments import SMALLEST_SECONDS, unit_of
+from cfnade.data.moments import LAST_DATE, SMALLEST_SECONDS, unit_of
 from cfnade.errors import n_of
 
 WITH_ZONE = "dates and times with a time zone"
@@ -27,7 +27,16 @@ _TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 
 _DAY = 86_400.0  # clocks and time zones may differ by that much
 
-_DATE_OF_NUMBER = "epoch(try_strptime(CAST(TRY_CAST(moment AS BIGINT) AS VARCHAR), '%Y%m%d'))"
+_TIME_OF_DAY_ALONE = rf"{_TIME_OF_DAY}( *[AaPp][Mm])?"
+_WRITTEN_DATES = " OR ".join(
+    f"moment BETWEEN 19000101{'0' * more} AND 21001231{'9' * more}" for more in (0, 4, 6)
+)
+"""SQL of numbers that may write dates: as 20240531, 202405311830 or 20240531183000."""
+
+_DATE_OF_NUMBER = (
+    "epoch(try_strptime(CAST(TRY_CAST(moment AS BIGINT) AS VARCHAR), "
+    "['%Y%m%d', '%Y%m%d%H%M', '%Y%m%d%H%M%S']))"
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,11 @@ class TimeForm:
     """Columns that the others are computed from, in this order."""
 
     date: str = "NULL"
-    """Seconds from 1970 to the date that `moment` writes, as 20240531 does; NULL if it is none."""
+    """Seconds from 1970 to the date that `moment` writes, perhaps with a time of day, as 20240531
+    and 20240531183000 do; NULL if it is none."""
+
+    is_time_of_day: bool = False
+    """Whether the first one is a time of day, without a date."""
 
     @property
     def steps(self) -> list[tuple[str, ...]]:
@@ -107,7 +120,7 @@ class TimeForm:
         is_date = "false"
         if self.is_number:
             is_date = (
-                "CASE WHEN moment BETWEEN 19000101 AND 21001231 AND moment % 1 = 0 "
+                f"CASE WHEN ({_WRITTEN_DATES}) AND moment % 1 = 0 "
                 f"THEN {self.date} IS NOT NULL ELSE false END"
             )
         return ["count(*)", *tallies, f"min({usable})", f"max({usable})", f"bool_and({is_date})"]
@@ -129,6 +142,9 @@ class TimeForm:
                 value, n_bad, unit = "day_first", n_bad_other, unit.replace("month", "day")
         if n_bad:
             what = "finite numbers"
+            if self.is_time_of_day and n_bad == n_rows:
+                reason = "they are times of day without a date; name a column that has the date"
+                return BadTimes(f"{reason} as time_col", _unreadable(value))
             if not self.is_number:
                 what = "dates or times" + (" like the first" if n_bad < n_rows else "")
             return BadTimes(f"{n_bad:,} of {n_rows:,} are not {what}", _unreadable(value))
@@ -156,7 +172,9 @@ def _judge_numbers(
     if is_order:
         return Times("moment", "order", PLACES)
     if date is not None:
-        return Times(date, "seconds", "dates written as YYYYMMDD")
+        what = "dates" if high <= LAST_DATE else "dates and times"
+        form = "YYYYMMDD" if high <= LAST_DATE else "YYYYMMDDhhmm or YYYYMMDDhhmmss, taken as UTC"
+        return Times(date, "seconds", f"{what} written as {form}")
     size = max(abs(low), abs(high))
     if size < SMALLEST_SECONDS:
         return Times("moment", "number", "numbers of an unknown unit")
@@ -168,14 +186,17 @@ def _judge_numbers(
 
 
 def doubtful_times(log: EventLog, now: float) -> list[str]:
-    """What looks wrong with times that can be read: a zero for a missing one, or the future."""
+    """What looks wrong with times that can be read: 1970 or before, or the future."""
     if log.time is None or log.clock != "seconds":
         return []
     lines = []
-    is_zero, is_later = log.time == 0, log.time > now + _DAY
-    if is_zero.any() and not is_zero.all():
-        n = n_of(int(log.count[is_zero].sum()), "event")
-        lines.append(f"{n} at 1970-01-01: if a time of 0 means that it is missing, drop these rows")
+    is_early, is_later = log.time <= 0, log.time > now + _DAY
+    if is_early.any() and not is_early.all():
+        n, first = n_of(int(log.count[is_early].sum()), "event"), log.time.min()
+        where = "at 1970-01-01" if first == 0 else f"from {shown_time(first, log.clock)}"
+        where += "" if first == 0 else " to 1970-01-01"
+        means = "a time of 0" if first == 0 else "such a time"
+        lines.append(f"{n} {where}: if {means} means that it is missing, drop these rows")
     if is_later.any():
         n = n_of(int(log.count[is_later].sum()), "event")
         last = shown_time(float(log.time.max()), log.clock)
@@ -224,6 +245,7 @@ def time_form(connection: Connection, query: str, kind: str) -> TimeForm:
         f"WHEN {is_zoned} THEN epoch({with_zone}) END",
         WITHOUT_ZONE,
         is_missing=is_missing,
+        is_time_of_day=re.fullmatch(_TIME_OF_DAY_ALONE, first) is not None,
         is_zoned="NOT is_local",  # of those that can be read
         before=(written, f"{is_local} AS is_local"),
     )
