@@ -15,7 +15,7 @@ $(RELEASE_TOOLS): pyproject.toml constraints.txt
 	$(RELEASE_BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build cyclonedx-bom twine uv
 	touch $@
 
-.PHONY: help setup demo test test-scale test-inference test-pythons test-lowest test-dist test-lenskit test-browser slow coverage check format docs dist lock sbom results bench-history bench-accuracy bench-fit bench-ablation bench-compare reproduce bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-nightly bench-scale bench-size campaign clean
+.PHONY: help setup demo test test-scale test-inference test-pythons test-lowest test-dist test-lenskit test-browser slow coverage check format docs dist lock sbom results bench-history bench-accuracy bench-fit bench-ablation bench-compare reproduce bench-time bench-kinds bench-ratings bench-speed bench-latency bench-serve bench-new-items bench-probabilities bench-dials bench-cold bench-repeats bench-nightly bench-scale bench-size campaign clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^##@/ {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -214,6 +214,10 @@ bench-dials: setup  ## Measure what each dial costs in accuracy, and gains in co
 
 bench-cold: setup  ## Measure cold items: a tenth of the items held back, with an items table and without; DATA as above
 	$(BIN)/python benchmarks/cold_items.py $(DATA)
+	$(BIN)/python benchmarks/results.py
+
+bench-repeats: setup  ## Measure what people do again, next to their own counts; DATA as above
+	$(BIN)/python benchmarks/repeats.py $(DATA)
 	$(BIN)/python benchmarks/results.py
 
 bench-nightly: setup  ## Update a model day by day over a year, in several ways; DATA as above (20 minutes)

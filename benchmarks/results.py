@@ -58,6 +58,10 @@ BY_KIND = (
 )
 
 
+WRITTEN = ("repeats", "new_items", "probabilities", "cold_items", "dials", "nightly")
+"""Sections that benchmarks write themselves."""
+
+
 def keep_demo() -> None:
     """Keep the outcome of the demo, if there is one."""
     demo = ROOT / "runs" / "demo" / "results.json"
@@ -110,21 +114,10 @@ def document() -> str:
         parts.append(
             scale_section(json.loads(scale.read_text()), json.loads(scale_users.read_text()))
         )
-    new_items = ROOT / "benchmarks" / "results_new_items.md"  # of benchmarks/new_items.py
-    if new_items.exists():
-        parts.append(new_items.read_text())
-    probabilities = ROOT / "benchmarks" / "results_probabilities.md"  # of probabilities.py
-    if probabilities.exists():
-        parts.append(probabilities.read_text())
-    cold_items = ROOT / "benchmarks" / "results_cold_items.md"  # of cold_items.py
-    if cold_items.exists():
-        parts.append(cold_items.read_text())
-    dials = ROOT / "benchmarks" / "results_dials.md"  # of dials.py
-    if dials.exists():
-        parts.append(dials.read_text())
-    nightly = ROOT / "benchmarks" / "results_nightly.md"  # of nightly.py
-    if nightly.exists():
-        parts.append(nightly.read_text())
+    for name in WRITTEN:
+        section = ROOT / "benchmarks" / f"results_{name}.md"
+        if section.exists():
+            parts.append(section.read_text())
     return "\n".join(parts)
 
 
