@@ -22,9 +22,8 @@ export class BoostControls {
     this.choice = null;
     const pairs = Object.entries(known).flatMap(([column, values]) => values.map((value) => [column, value]));
     if (!pairs.length) return;
-    const groups = Object.entries(known).map(([column, values]) =>
-      element("optgroup", { label: column, children: values.map((text) => element("option", { text })) }));
-    this.select = element("select", { id: "boost-category", children: groups });
+    const options = pairs.map((pair) => element("option", { text: pair.join(": ") }));
+    this.select = element("select", { id: "boost-category", children: options });
     this.button = element("button", {
       type: "button", class: "quiet", text: "Boost", "aria-label": "Boost this category",
       on: { click: () => this.onAdd(...pairs[this.select.selectedIndex]) },
