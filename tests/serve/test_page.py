@@ -747,10 +747,10 @@ def test_pins_beyond_a_limit_are_told_and_can_be_undone(open_page, catalogued):
 
 
 def test_dials_are_for_both_histories_also_if_one_of_them_has_the_item(open_page, catalogued):
-    url = f"{catalogued.url}/#h=1*film-0&two=1&h2=1*film-4&b=5*film-4&k=1*genre"
+    url = f"{catalogued.url}/#h=1*film-0&two=1&h2=1*film-4&b=5*film-4&t=film-0&k=1*genre"
     page = open_page(url, hosts=PICTURES)
-    asked = {"boost": {"film-4": 5}, "at_most": {"genre": 1}}
-    assert page.items()[0] == "Film número 4"
+    asked = {"boost": {"film-4": 5}, "pin": ["film-0"], "at_most": {"genre": 1}}
+    assert page.items("-2")[0] == "Film número 0" and "Film número 4" in page.items()
     assert page.items() == names(catalogued, asked)
     assert page.items("-2") == names(catalogued, asked, history={"film-4": 1})
     expect(page.page.locator("#boosts label")).to_have_text(["Boost Film número 4"])

@@ -16,7 +16,7 @@ export class BoostControls {
     this.choice = null;
   }
 
-  // Shows the choice of a category beside the filters; `known` are the values, by column.
+  // Shows the choice of a category above the boosts; `known` are the values, by column.
   offer(known) {
     this.choice?.remove();
     this.choice = null;
@@ -30,7 +30,7 @@ export class BoostControls {
     });
     const label = element("label", { for: "boost-category", text: "Boost a category" });
     this.choice = element("div", { class: "dial with-button", children: [label, this.select, this.button] });
-    at("filters").append(this.choice);
+    at("boosts").before(this.choice);
   }
 
   // Rows stay as long as the boosts are the same, so that a slider keeps the focus.
