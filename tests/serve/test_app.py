@@ -235,6 +235,7 @@ def test_the_model_is_described(service):
     assert told["version"] == own["sha256"][:12] and told["n_items"] == 12
     assert told["metrics"]["validation_mpr"] == own["metrics"]["validation_mpr"]
     assert told["refused"] is None and told["limits"]["n"] == 100 and not told["is_calibrated"]
+    assert told["filters"] == {} and told["categories"] == []
 
 
 def test_health(service):

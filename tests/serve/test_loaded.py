@@ -370,17 +370,24 @@ def test_items_have_the_addresses_that_are_known_and_the_policy_names_their_host
     assert some.image_sources == "http://c.example https://b.example"
     many = with_images({k: f"https://host-{k}.example/" for k in range(21)})
     assert many.image_sources == "https:"
-    assert loaded.image_sources == "" and loaded.filters == {}
+    assert loaded.image_sources == "" and loaded.filters == {} and loaded.categories == []
 
 
-def test_filters_are_columns_of_few_categories(loaded):
+def test_filters_are_columns_of_few_categories_and_limits_those_that_items_share(loaded):
+    genres = ["drama", "comedy", "war"] * 4
+    many, own = range(200), range(12)
     columns = {
-        "genre": Entries(range(12), ["drama", "comedy", "war"] * 4, np.ones(12)),
+        "genre": Entries(range(12), genres, np.ones(12)),
+        "tag": Entries([k % 12 for k in many], [f"tag {k % 150}" for k in many], np.ones(200)),
+        "title": Entries(own, [f"title {k}" for k in own], np.ones(12)),
         "plot": Entries(range(12), ["ship", "love"] * 6, np.ones(12)),
         "same": Entries(range(12), ["x"] * 12, np.ones(12)),
     }
-    forms = {"genre": "values", "plot": "words", "same": "values"}
+    forms = dict.fromkeys(columns, "values") | {"plot": "words"}
     model = ImplicitCFNADE.load(KEPT)
     features = ItemFeatures.from_entries(12, columns, forms)
     model.catalogue_ = replace(model.catalogue_, features=features)
-    assert replace(loaded, model=model).filters == {"genre": ["comedy", "drama", "war"]}
+    described = replace(loaded, model=model)
+    titles = sorted(f"title {k}" for k in own)
+    assert described.filters == {"genre": ["comedy", "drama", "war"], "title": titles}
+    assert described.categories == ["genre", "tag"]  # no two items have the same title

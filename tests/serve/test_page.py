@@ -533,6 +533,10 @@ def test_a_calibrated_model_shows_probabilities_and_another_scores(open_page, tm
         assert page.value(0) == f"{100 * best['probability']:.1f} %"
 
 
+def genre_of(number):
+    return ("drama", "comedy", "a&b=<i>")[number % 3]
+
+
 @pytest.fixture(scope="module")
 def catalogued(tmp_path_factory):
     """A service with probabilities, links, pictures and categories."""
@@ -540,9 +544,7 @@ def catalogued(tmp_path_factory):
     counts = csr_array((np.random.default_rng(0).random((200, 12)) < 0.4).astype(float))
     ImplicitCFNADE.load(KEPT).calibrate(*hold_out(counts, share=0.3, rng=0)).save(folder / "films")
     artifact = load_artifact(folder / "films")
-    genres = Entries(
-        range(12), [("drama", "comedy", "a&b=<i>")[k % 3] for k in range(12)], [1] * 12
-    )
+    genres = Entries(range(12), [genre_of(k) for k in range(12)], [1] * 12)
     catalogue = replace(
         artifact.catalogue,
         features=ItemFeatures.from_entries(12, {"genre": genres}, {"genre": "values"}),
@@ -633,6 +635,152 @@ def test_filters_choose_by_category_and_live_in_the_link(open_page, catalogued):
     assert len(lost.items()) == 10
 
 
+def names(service, dials, **asked):
+    """Names in the list that the service gives with these dials."""
+    told = service.post("/v1/recommend", {"history": {"film-0": 1}, "dials": dials, **asked}).json
+    return [entry["name"] for entry in told["recommendations"]]
+
+
+def test_a_boosted_item_rises_and_lives_in_the_link(open_page, service):
+    page = open_page()
+    page.add("Film número 0")
+    plain = page.items()
+    assert page.page.get_by_label("Boost a category").count() == 0  # it has none
+    expect(page.page.locator("#boosts")).to_be_hidden()
+    page.page.locator("#list .row").nth(5).click()
+    page.answered(page.page.get_by_role("button", name=f"Boost {plain[5]}", exact=True).click)
+    assert page.page.evaluate("document.activeElement.id") == "next"
+    slider = page.page.get_by_label(f"Boost {plain[5]}", exact=True).and_(
+        page.page.get_by_role("slider")
+    )
+    assert slider.input_value() == "1" and slider.get_attribute("aria-valuetext") == "raised +1"
+    item = f"film-{plain[5].split()[-1]}"
+    assert page.items() == names(service, {"boost": {item: 1}})
+    slider.focus()
+    for _ in range(4):
+        page.answered(lambda: page.page.keyboard.press("ArrowRight"))
+    expect(slider).to_be_focused()
+    expect(page.page.locator("#boosts output")).to_have_text("raised +3")
+    assert page.items() == names(service, {"boost": {item: 3}}) != plain
+    assert f"b=3*{item}" in page.page.url
+    again = open_page(f"{page.page.url}&b=2*gone")
+    expect(again.page.locator("#notice")).to_contain_text("1 item of this link is not in")
+    expect(again.page.locator("#boosts label")).to_have_text([f"Boost {plain[5]}"])
+    assert again.items() == page.items()
+    remove = again.page.locator("#boosts").get_by_label(f"Remove the boost of {plain[5]}")
+    again.answered(remove.click)
+    assert again.items() == plain and again.page.evaluate("document.activeElement.id") == "next"
+    page.answered(page.page.locator("#reset").click)
+    assert page.items() == plain and page.page.url.endswith("#h=1*film-0")
+
+
+def test_a_boost_is_removed_where_it_was_set_or_when_they_have_the_item(open_page):
+    page = open_page()
+    page.add("Film número 0")
+    plain = page.items()
+    for place in (4, 6):
+        page.page.locator(f"#list [data-id='film-{plain[place].split()[-1]}'] .row").click()
+        page.answered(page.page.locator(".detail button", has_text="Boost").click)
+    expect(page.page.locator("#boosts label")).to_have_count(2)
+    page.answered(page.page.locator(".detail button", has_text="Remove boost").click)
+    expect(page.page.locator("#boosts label")).to_have_text([f"Boost {plain[4]}"])
+    page.add(plain[4])
+    expect(page.page.locator("#boosts")).to_be_hidden()
+    assert "b=" not in page.page.url
+
+
+def test_a_category_is_boosted_and_a_list_limited_and_a_link_restores_both(open_page, catalogued):
+    page = open_page(f"{catalogued.url}/#h=1*film-0", hosts=PICTURES)
+    plain = page.items()
+    most = page.page.get_by_label("At most per genre")
+    assert most.locator("option").all_inner_texts() == ["no limit", *map(str, range(1, 10))]
+    page.answered(lambda: most.select_option("2"))
+    assert page.items() == names(catalogued, {"at_most": {"genre": 2}})
+    genres = [genre_of(int(name.split()[-1])) for name in page.items()]
+    assert len(genres) == 6 and max(map(genres.count, genres)) == 2
+    choice = page.page.get_by_label("Boost a category")
+    choice.select_option("genre: a&b=<i>")
+    boost = page.page.get_by_role("button", name="Boost this category")
+    page.answered(boost.click)
+    slider = page.page.get_by_role("slider", name="Boost genre: a&b=<i>")
+    expect(slider).to_be_focused()
+    page.answered(lambda: slider.fill("6.5"))
+    asked = {"at_most": {"genre": 2}, "boost_category": {"genre": {"a&b=<i>": 6.5}}}
+    assert page.items() == names(catalogued, asked)
+    assert [genre_of(int(name.split()[-1])) for name in page.items()[:2]] == ["a&b=<i>"] * 2
+    boost.click()  # it is there already
+    expect(slider).to_be_focused()
+    assert slider.input_value() == "6.5"
+
+    again = open_page(page.page.url, hosts=PICTURES)
+    expect(again.page.locator("#notice")).to_be_hidden()
+    assert again.items() == page.items()
+    assert again.page.get_by_label("At most per genre").input_value() == "2"
+    assert again.page.get_by_role("slider", name="Boost genre: a&b=<i>").input_value() == "6.5"
+    again.answered(again.page.get_by_label("Remove the boost of genre: a&b=<i>").click)
+    assert again.items() == names(catalogued, {"at_most": {"genre": 2}})
+    again.answered(lambda: again.page.get_by_label("At most per genre").select_option("no limit"))
+    assert again.items() == plain and again.page.url.endswith("#h=1*film-0")
+
+
+def test_boosts_and_limits_of_a_link_that_cannot_be_are_cut_or_told(open_page, catalogued):
+    wrong = "c=1*genre*gone&c=x*genre*drama&k=2*brand&k=0*genre"
+    page = open_page(f"{catalogued.url}/#b=99*film-3&b=NaN*film-4&{wrong}", hosts=PICTURES)
+    expect(page.page.locator("#notice")).to_contain_text("4 dials of this link are not in this")
+    expect(page.page.locator("#boosts output")).to_have_text(["raised +10"])
+    assert page.page.get_by_label("At most per genre").input_value() == ""
+    assert page.items()[0] == "Film número 3"
+
+
+def test_pins_beyond_a_limit_are_told_and_can_be_undone(open_page, catalogued):
+    page = open_page(
+        f"{catalogued.url}/#t=film-0&t=film-3&k=3*genre", hosts=PICTURES, is_faulty=True
+    )
+    assert page.items()[:2] == ["Film número 0", "Film número 3"]
+    most, shown = page.page.get_by_label("At most per genre"), page.items()
+    most.select_option("1")
+    notice = page.page.locator("#notice")
+    expect(notice).to_contain_text("2 pinned items have genre=drama, and at_most allows 1")
+    assert page.items() == shown
+    page.answered(lambda: most.select_option("no limit"))
+    expect(notice).to_be_hidden()
+
+
+def test_dials_are_for_both_histories_also_if_one_of_them_has_the_item(open_page, catalogued):
+    url = f"{catalogued.url}/#h=1*film-0&two=1&h2=1*film-4&b=5*film-4&t=film-0&k=1*genre"
+    page = open_page(url, hosts=PICTURES)
+    asked = {"boost": {"film-4": 5}, "pin": ["film-0"], "at_most": {"genre": 1}}
+    assert page.items("-2")[0] == "Film número 0" and "Film número 4" in page.items()
+    assert page.items() == names(catalogued, asked)
+    assert page.items("-2") == names(catalogued, asked, history={"film-4": 1})
+    expect(page.page.locator("#boosts label")).to_have_text(["Boost Film número 4"])
+
+
+@pytest.mark.parametrize("width", [1280, 390, 320])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_boosts_and_limits_fit_and_are_read_on_each_screen(open_page, catalogued, width, scheme):
+    page = open_page(
+        f"{catalogued.url}/#b=1*film-3&c=-2*genre*drama&k=2*genre",
+        viewport={"width": width, "height": 844},
+        color_scheme=scheme,
+        hosts=PICTURES,
+    )
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.page.locator("#boosts .dial")).to_have_count(2)
+    for selector in [".boost label", ".boost output", ".with-button button", ".filters select"]:
+        assert page.page.evaluate(CONTRAST, selector) >= 4.5, selector
+    sizes = page.page.evaluate(
+        "[...document.querySelectorAll('.dials button, .dials select, .boost input')]"
+        ".map((part) => part.getBoundingClientRect().height)"
+    )
+    assert min(sizes) >= (24 if width < 800 else 20)  # all can be met with a finger
+    nameless = page.page.evaluate(
+        "[...document.querySelectorAll('.dials input, .dials select, .dials button')]"
+        ".filter((e) => !e.textContent.trim() && !e.ariaLabel && !e.labels?.length).length"
+    )
+    assert nameless == 0
+
+
 def test_two_histories_stand_side_by_side(open_page, catalogued):
     page = open_page(f"{catalogued.url}/", hosts=PICTURES)
     page.add("Film número 0")
@@ -718,7 +866,18 @@ def test_a_copied_link_shows_the_same_to_the_next_person(open_page, catalogued):
 def test_nothing_in_a_link_is_run_or_loaded(open_page, catalogued):
     nasty = ["<img src=x onerror=alert(1)>", "javascript:alert(1)", '"><script>alert(1)</script>',
              "__proto__", "constructor", "https://elsewhere.example/x.js"]  # fmt: skip
-    forms = {"h": "1*", "d": "", "h2": "1*", "t": "", "f": "genre*", "m": "", "two": ""}
+    forms = {
+        "h": "1*",
+        "d": "",
+        "h2": "1*",
+        "t": "",
+        "f": "genre*",
+        "m": "",
+        "two": "",
+        "b": "1*",
+        "c": "1*genre*",
+        "k": "1*",
+    }
     parts = [f"{key}={quote(f'{count}{text}')}" for text in nasty
              for key, count in forms.items()]  # fmt: skip
     page = open_page(

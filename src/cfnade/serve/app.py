@@ -131,6 +131,7 @@ class Service:
                 "is_calibrated": loaded.is_calibrated,
                 "clock": loaded.model.clock_,
                 "filters": loaded.filters,
+                "categories": loaded.categories,
                 "event_weights": loaded.model.event_weights_,
                 "target_event": loaded.model.target_event_,
                 "network": asdict(loaded.model.scorer_.network.config),

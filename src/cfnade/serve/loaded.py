@@ -30,7 +30,10 @@ MOST_HOSTS = 20
 """Hosts of pictures that the page's policy names."""
 
 MOST_FILTERS, MOST_VALUES = 3, 100
-"""Columns of categories that the page offers, and values of one."""
+"""Columns of categories that the page offers as filters, and values of one."""
+
+MOST_LIMITED = 6
+"""Columns of categories by which the page can limit a list."""
 
 Columns: TypeAlias = NDArray[np.int64]
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -83,6 +86,22 @@ class LoadedModel:
     @cached_property
     def filters(self) -> dict[str, list[str]]:
         """Values of each column of categories that has few enough to choose from."""
+        few = [c for c, values in self._values.items() if len(values) <= MOST_VALUES]
+        return {name: sorted(self._values[name]) for name in few[:MOST_FILTERS]}
+
+    @cached_property
+    def categories(self) -> list[str]:
+        """Columns of categories that several items share, however many values they have."""
+        features = self.model.catalogue_.features
+        if features is None:
+            return []
+        n_items = np.bincount(features.matrix.indices, minlength=features.n_features)
+        shared = {features.columns[column] for column in features.column[n_items > 1]}
+        return [name for name in self._values if name in shared][:MOST_LIMITED]
+
+    @cached_property
+    def _values(self) -> dict[str, list[str]]:
+        """Values of each column of categories that has more than one."""
         features = self.model.catalogue_.features
         if features is None:
             return {}
@@ -90,8 +109,7 @@ class LoadedModel:
         for column, value in zip(*features.named, strict=True):
             values[features.columns[column]].append(value)
         forms = features.form_of
-        few = [c for c, v in values.items() if forms.get(c) != WORDS and 1 < len(v) <= MOST_VALUES]
-        return {name: sorted(values[name]) for name in few[:MOST_FILTERS]}
+        return {c: found for c, found in values.items() if forms.get(c) != WORDS and len(found) > 1}
 
     @cached_property
     def column_of(self) -> dict[str, int]:

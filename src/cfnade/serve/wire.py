@@ -379,6 +379,10 @@ class ModelInfo(BaseModel):
     filters: dict[str, list[str]] = Field(
         description="Values of columns of the items table that have few, to choose from in `only`."
     )
+    categories: list[str] = Field(
+        description="Columns of the items table by which `at_most` can limit a list: those whose "
+        "categories several items share."
+    )
     event_weights: dict[str, float] | None = Field(
         description="Weights of the kinds of events that a history may name."
     )

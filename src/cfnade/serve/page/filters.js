@@ -34,28 +34,31 @@ export class Filters {
   }
 }
 
-export class FilterControls {
-  constructor({ onChange }) {
-    this.onChange = onChange;
+// One choice for each column: a filter, or a limit.
+export class ColumnControls {
+  // `label` names the control of a column, `none` the choice that changes nothing.
+  constructor({ kind, label, none, onChange }) {
+    Object.assign(this, { kind, label, none, onChange });
     this.selects = new Map();
   }
 
-  // One control for each column, beside the dials.
+  // Shows the controls beside the dials; `known` are the values that can be chosen, by column.
   offer(known) {
     for (const select of this.selects.values()) select.parentElement.remove();
     this.selects = new Map(Object.entries(known).map(([column, values], place) => {
-      const options = [ALL, ...values].map((value) => element("option", { value, text: value || "all" }));
+      const options = [ALL, ...values].map((value) => element("option", { value, text: value || this.none }));
       const select = element("select", {
-        id: `filter-${place}`, children: options,
+        id: `${this.kind}-${place}`, children: options,
         on: { change: () => this.onChange(column, select.value || null) },
       });
-      const label = element("label", { for: select.id, text: `Only ${column}` });
+      const label = element("label", { for: select.id, text: this.label(column) });
       document.getElementById("filters").append(element("div", { class: "dial", children: [label, select] }));
       return [column, select];
     }));
   }
 
-  draw(filters) {
-    for (const [column, select] of this.selects) select.value = filters.chosen[column] ?? ALL;
+  // `chosen` is a Map from columns to values.
+  draw(chosen) {
+    for (const [column, select] of this.selects) select.value = chosen.get(column) ?? ALL;
   }
 }

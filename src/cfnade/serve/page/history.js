@@ -1,5 +1,7 @@
 // What is known of someone: items with counts, or disliked. It lives in the page's link.
 
+import { numbered } from "./words.js";
+
 export class History {
   constructor() {
     this.entries = new Map(); // id as text -> { item, name, count, disliked }
@@ -62,12 +64,10 @@ export class History {
   static fromLink(text, had, disliked) {
     const history = new History();
     for (const [kind, value] of new URLSearchParams(text)) {
-      const star = value.indexOf("*");
-      const count = Number(value.slice(0, star));
+      const [count, item] = numbered(value) ?? [];
       if (kind === disliked) {
         history.entries.set(value, { item: value, name: value, count: 1, disliked: true });
-      } else if (kind === had && star > 0 && Number.isFinite(count) && count >= 0) {
-        const item = value.slice(star + 1);
+      } else if (kind === had && count >= 0) {
         history.entries.set(item, { item, name: item, count, disliked: false });
       }
     }

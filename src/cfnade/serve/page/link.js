@@ -15,18 +15,21 @@ export function toLink(histories, dials, filters) {
   return parts.filter(Boolean).map((part) => part.replace(/&$/, "")).join("&");
 }
 
-// What a link says; `model` is the answer of /v1/model, `mostPins` the length of a list.
-export function fromLink(text, model, mostPins) {
+// What a link says; `model` is the answer of /v1/model, `n` the length of a list.
+export function fromLink(text, model, n) {
   const parts = new URLSearchParams(text);
   const histories = [History.fromLink(text, "h", "d")];
   if (parts.get("two") === "1") histories.push(History.fromLink(text, "h2", "d2"));
   const version = parts.get("m");
   const filters = Filters.fromLink(text, model.filters);
+  const dials = Dials.fromLink(text, model, n);
+  const nByCategory = [...dials.boosts.keys()].filter((key) => key.startsWith("c")).length + dials.limits.size;
   return {
     histories,
-    dials: Dials.fromLink(text, mostPins),
+    dials,
     filters,
-    nLost: parts.getAll("f").length - Object.keys(filters.chosen).length,
+    nLostFilters: parts.getAll("f").length - Object.keys(filters.chosen).length,
+    nLostDials: parts.getAll("c").length + parts.getAll("k").length - nByCategory,
     isOtherModel: version !== null && version !== model.version,
   };
 }

@@ -8,12 +8,13 @@ const MOVE_MS = 180;
 const N_SIMILAR = 8;
 
 export class RecommendationList {
-  constructor(at, { onAdd, onDislike, onPin, onError }) {
+  constructor(at, { onAdd, onDislike, onPin, onBoost, onError }) {
     this.at = at;
     this.list = at("list");
     this.onAdd = onAdd;
     this.onDislike = onDislike;
     this.onPin = onPin;
+    this.onBoost = onBoost;
     this.onError = onError;
     this.nSimilar = N_SIMILAR; // or what the service gives at most
     this.open = null; // id of the item whose details are shown
@@ -149,6 +150,7 @@ export class RecommendationList {
             element("button", { type: "button", class: "quiet", text: "Not for them", "aria-label": `${name} is not for them`,
               on: { click: () => this.leave(() => this.onDislike({ item: explained.item, name })) } }),
             this.pinButton(id, name),
+            this.boostButton(id, name),
           ],
         }),
       );
@@ -164,6 +166,16 @@ export class RecommendationList {
       "aria-label": isPinned ? `Unpin ${name}` : `Pin ${name} on top`,
       disabled: !isPinned && this.dials.pins.length >= this.list.children.length,
       on: { click: () => this.leave(() => this.onPin(id)) },
+    });
+  }
+
+  boostButton(id, name) {
+    const isBoosted = this.dials.isBoosted(id);
+    return element("button", {
+      type: "button", class: "quiet", text: isBoosted ? "Remove boost" : "Boost",
+      "aria-label": isBoosted ? `Remove the boost of ${name}` : `Boost ${name}`,
+      disabled: !isBoosted && this.dials.areBoostsFull,
+      on: { click: () => this.leave(() => this.onBoost(id, name)) },
     });
   }
 

@@ -1,9 +1,10 @@
 // The page: one history or two, and recommendations; the address holds the state of both.
 
 import * as api from "./api.js";
+import { BoostControls } from "./boosts.js";
 import { drawSpread } from "./chart.js";
 import { DialControls, Dials } from "./dials.js";
-import { FilterControls, Filters } from "./filters.js";
+import { ColumnControls, Filters } from "./filters.js";
 import { History } from "./history.js";
 import { fromLink, isTooLong, toLink } from "./link.js";
 import { scaleOf } from "./list.js";
@@ -30,6 +31,7 @@ addTwin();
 const listeners = {
   onChange: changed,
   onPin: (id) => change(() => (dials.isPinned(id) ? dials.unpin(id) : dials.pin(id))),
+  onBoost: (id, name) => change(() => (dials.isBoosted(id) ? dials.unboost(id) : dials.boost(id, name))),
   onError: showError,
   toList,
 };
@@ -48,11 +50,29 @@ const controls = new DialControls({
     });
   },
 });
-const filterControls = new FilterControls({
+const filterControls = new ColumnControls({
+  kind: "filter", label: (column) => `Only ${column}`, none: "all",
   onChange: (column, value) => change(() => {
     const { [column]: _, ...others } = filters.chosen;
     filters = new Filters(value === null ? others : { ...others, [column]: value });
   }),
+});
+
+const limitControls = new ColumnControls({
+  kind: "limit", label: (column) => `At most per ${column}`, none: "no limit",
+  onChange: (column, most) => change(() => dials.limit(column, most && Number(most))),
+});
+const boostControls = new BoostControls({
+  onAdd: (column, value) => {
+    const key = `c*${column}*${value}`;
+    if (!dials.boosts.has(key)) change(() => dials.boostCategory(column, value));
+    boostControls.focus(key);
+  },
+  onSet: (key, by) => {
+    dials.boosts.get(key).by = by;
+    changed({ isStep: true });
+  },
+  onRemove: (key) => change(() => dials.boosts.delete(key)),
 });
 
 function change(act) {
@@ -70,12 +90,13 @@ function changed({ isStep = false, isTyped = null, isRestored = false } = {}) {
   const started = performance.now();
   turn += 1;
   arrange();
-  for (const person of people()) {
-    person.draw(person === isTyped);
-    [...person.history.entries.keys()].forEach((id) => dials.unpin(id)); // they have it
-  }
+  people().forEach((person) => person.draw(person === isTyped));
+  const isHad = (id) => people().every((person) => person.history.has(id));
+  dials.items.filter(isHad).forEach((id) => dials.forget(id));
   controls.draw(dials);
-  filterControls.draw(filters);
+  boostControls.draw(dials);
+  limitControls.draw(dials.limits);
+  filterControls.draw(new Map(Object.entries(filters.chosen)));
   at("reset").hidden = dials.isZero && filters.isEmpty;
   const link = linkNow();
   const place = link && !isTooLong(link) ? `#${link}` : location.pathname + location.search;
@@ -181,17 +202,18 @@ function sentence(text) {
 async function name(histories, turned) {
   const unknown = new Set();
   // Asked for each history apart, as the service limits the length of one.
-  for (const some of [...histories.map((history) => [...history.entries.keys()]), turned.pins]) {
+  for (const some of [...histories.map((history) => [...history.entries.keys()]), turned.items]) {
     if (!some.length) continue;
     const found = await api.lookUp(some);
     for (const item of found.items) {
+      Object.assign(turned.boosts.get(`b*${item.item}`) ?? {}, { name: item.name });
       for (const history of histories) Object.assign(history.entries.get(String(item.item)) ?? {}, item);
     }
     found.unknown.forEach((id) => unknown.add(String(id)));
   }
   for (const id of unknown) {
     histories.forEach((history) => history.remove(id));
-    turned.unpin(id);
+    turned.forget(id);
   }
   return unknown.size;
 }
@@ -209,7 +231,9 @@ async function restore() {
     ({ dials, filters } = state);
     await changed({ isRestored: true });
     if (nUnknown) problems.push(`${n_of(nUnknown, "item")} of this link ${nUnknown === 1 ? "is" : "are"} not in this model; the others are shown`);
-    if (state.nLost) problems.push(`${n_of(state.nLost, "filter")} of this link ${state.nLost === 1 ? "is" : "are"} not in this model`);
+    for (const [n, noun] of [[state.nLostFilters, "filter"], [state.nLostDials, "dial"]]) {
+      if (n) problems.push(`${n_of(n, noun)} of this link ${n === 1 ? "is" : "are"} not in this model`);
+    }
     if (state.isOtherModel) problems.push("This link was made with another version of the model, so its numbers may differ");
     if (problems.length && turn === mine + 1) note(problems[0], problems.slice(1).map(sentence).join(" "));
   } catch (error) {
@@ -226,6 +250,9 @@ async function begin() {
     both.forEach((person) => person.limit(model.limits.n));
     at("compare").hidden = model.limits.batch < 2;
     filterControls.offer(model.filters);
+    const limits = Array.from({ length: nRecommended - 1 }, (_, place) => String(place + 1));
+    limitControls.offer(limits.length ? Object.fromEntries(model.categories.map((column) => [column, limits])) : {});
+    boostControls.offer(model.filters);
     await Promise.all([restore(), introduce()]);
   } catch (error) {
     showError(error);

@@ -9,7 +9,7 @@ import { element } from "./words.js";
 export class Person {
   // `end` closes the ids of this person's parts: "" for the first, "-2" for the second. `onChange`
   // gets what changed in the history, `toList` moves the focus to the lists.
-  constructor(end, { onChange, onPin, onError, toList }) {
+  constructor(end, { onChange, onPin, onBoost, onError, toList }) {
     this.at = (id) => document.getElementById(id + end);
     this.history = new History();
     this.onChange = onChange;
@@ -18,6 +18,7 @@ export class Person {
       onAdd: (item) => this.change(() => this.history.add(item)),
       onDislike: (item) => this.change(() => this.history.dislike(item)),
       onPin,
+      onBoost,
       onError,
     });
     this.entries = new Entries(this.at("entries"), {

@@ -28,6 +28,13 @@ export function percent(value, sign = false) {
   return sign && points > 0 ? `+${text}` : text;
 }
 
+// "NUMBER*REST" of a link as its two parts; null if there is no number.
+export function numbered(text) {
+  const star = text.indexOf("*");
+  const number = Number(text.slice(0, star));
+  return star > 0 && Number.isFinite(number) ? [number, text.slice(star + 1)] : null;
+}
+
 // The smallest round share that holds the best probability, so that bars can be compared.
 export function fullBar(best) {
   return [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8].find((s) => best <= s) ?? 1;
