@@ -41,13 +41,16 @@ DECAY = HistoryReader(10.0, "number")
 
 
 def test_the_count_is_decayed_relative_to_the_latest_time():
-    assert DECAY.counts({"a": [8, 0], "b": [2, 30]}) == {"a": 1.0, "b": 2.0}
-    assert DECAY.counts({"a": [8, 1000], "b": (2, 1030)}) == {"a": 1.0, "b": 2.0}
-    assert DECAY.counts({"a": [[1, 20], [1, 30], [4, 0]], "b": [1, 30]}) == {"a": 2.0, "b": 1.0}
+    # After three half-lives 0.1 + 0.9 / 8 are left: 1.7 of 8, which is 2**0.75 on the scale.
+    assert DECAY.counts({"a": [8, 0], "b": [2, 30]}) == {"a": 2**0.75, "b": 2.0}
+    assert DECAY.counts({"a": [8, 1000], "b": (2, 1030)}) == {"a": 2**0.75, "b": 2.0}
+    found = DECAY.counts({"a": [[1, 20], [1, 30], [4, 0]], "b": [1, 30]})  # 0.55 + 1 + 0.85
+    assert found == {"a": 2**1.25, "b": 1.0}
 
 
 def test_an_entry_without_a_time_counts_as_the_latest():
-    assert DECAY.counts({"a": [8, 0], "b": [2, 30], "c": 4}) == {"a": 1.0, "b": 2.0, "c": 4.0}
+    found = DECAY.counts({"a": [8, 0], "b": [2, 30], "c": 4})
+    assert found == {"a": 2**0.75, "b": 2.0, "c": 4.0}
     assert DECAY.counts({"a": [8, None], "b": [2, None]}) == {"a": 8.0, "b": 2.0}
     assert DECAY.counts({"a": [8, -5]}) == {"a": 8.0}
 

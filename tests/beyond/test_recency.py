@@ -17,6 +17,7 @@ from cfnade.beyond.recency import (
     log_watchers,
     recent_counts,
     rounded,
+    share_left,
     trend,
 )
 from cfnade.data.events import EventLog
@@ -39,7 +40,8 @@ def slow_recent_counts(data: Interactions, half_life: float) -> np.ndarray:
         latest[user] = max(latest[user], time)
     sums = np.zeros(data.counts.shape)
     for user, item, count, time in zip(log.user, log.item, log.count, log.time, strict=True):
-        sums[user, item] += count * 0.5 ** ((latest[user] - time) / half_life)
+        left = 0.5 ** ((latest[user] - time) / half_life)
+        sums[user, item] += count * (0.1 + 0.9 * left)  # a tenth stays
     for place in np.argwhere(sums > 0):
         sums[tuple(place)] = slowly_rounded(sums[tuple(place)])
     return sums
@@ -74,7 +76,7 @@ def test_one_recent_watcher_lifts_a_rare_item_less_than_many_lift_a_common_one()
 
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("half_life", [0.5, 3.0, 40.0])
-def test_recent_counts_are_sums_of_events_that_lose_half_of_their_weight(clock, half_life):
+def test_recent_counts_are_sums_of_events_that_lose_weight(clock, half_life):
     data = random_log(n_users=15, clock=clock)
     found = recent_counts(data.log, data.counts.shape, half_life)
     np.testing.assert_allclose(found.toarray(), slow_recent_counts(data, half_life))
@@ -88,7 +90,8 @@ def test_events_with_several_counts_weigh_as_often():
         for n in (1.0, 4.0)
     )  # fmt: skip
     first, second = (recent_counts(log, (1, 2), 2.0).toarray() for log in (one, three))
-    assert first.tolist() == [[0.25, 1.0]] and second.tolist() == [[1.0, 1.0]]
+    assert first.tolist() == [[2.0**-1.75, 1.0]]  # 0.1 + 0.9 / 4, on the scale
+    assert second.tolist() == [[2.0**0.25, 1.0]]
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -115,7 +118,7 @@ def test_a_pause_after_the_last_event_makes_no_difference():
 def test_very_old_events_are_still_events():
     log = log_of([0, 0], [0, 1], [0.0, 1e9], 1, 2, "seconds").log
     found = recent_counts(log, (1, 2), 1e-3)
-    assert found.nnz == 2 and 0 < found[0, 0] < 1e-5 and found[0, 1] == 1.0
+    assert found.toarray().tolist() == [[slowly_rounded(0.1), 1.0]]
     assert np.isfinite(log_watchers(log, 2, 1e-3)).all()
 
 
@@ -169,6 +172,8 @@ def test_half_lives_follow_the_clock():
     assert list(half_lives(log)) == sorted(half_lives(log), reverse=True)
 
 
-def test_a_count_halves_in_each_half_life():
-    found = decayed(np.array([8.0, 8.0, 8.0]), np.array([0.0, 5.0, 15.0]), 5.0)
-    assert found.tolist() == [8.0, 4.0, 1.0]
+def test_a_count_halves_in_each_half_life_but_for_a_tenth_that_stays():
+    ages = np.array([0.0, 5.0, 15.0, 1e9])
+    assert share_left(ages, 5.0).tolist() == pytest.approx([1.0, 0.5, 0.125, 0.0])
+    found = decayed(np.full(4, 80.0), ages, 5.0)
+    assert found.tolist() == pytest.approx([80.0, 8.0 + 36.0, 8.0 + 9.0, 8.0])

@@ -11,6 +11,9 @@ PHASES = "examples,coverage,fuzzing"
 SETTINGS = """
 hooks = "hooks.py"
 
+[phases.coverage]  # without QUERY, which older HTTP parsers refuse as no method at all
+unexpected-methods = ["get", "put", "post", "delete", "options", "patch", "trace"]
+
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, "5xx"]
 """

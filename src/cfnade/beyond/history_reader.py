@@ -25,7 +25,7 @@ class HistoryReader:
     """How a model reads the times and kinds of the events of a history."""
 
     half_life: float = 0.0
-    """In which an event loses half of its weight; 0 weighs all the same."""
+    """In which an event loses half of its weight, down to a tenth; 0 weighs all the same."""
 
     clock: Clock | None = None
     """What the times are; None if the model was fitted without."""

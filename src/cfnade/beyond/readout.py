@@ -51,7 +51,8 @@ class Readout:
     """Strength of the direct path."""
 
     history_half_life: float | None = None
-    """Time in which an event of a history loses half of its weight; 0 weighs all the same."""
+    """Time in which an event of a history loses half of its weight, down to a tenth; 0 weighs all
+    the same."""
 
     trend_half_life: float | None = None
     """The same for what counts as an item's recent popularity."""

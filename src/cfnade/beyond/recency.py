@@ -22,11 +22,15 @@ SPAN_SHARES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 STEPS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 """Half-lives to try if times are an order, in steps such as baskets."""
 
+OLD_SHARE = 0.1
+"""What an event counts when it is old: how often something was done still says whether it will be
+done again (docs/decisions/0034)."""
+
 PER_DOUBLING = 4
 """Values that a recent count may have between a number and its double."""
 
 LEAST = 2.0**-20
-"""The smallest recent count, so that an old event is still one."""
+"""The smallest recent count, for events with tiny weights."""
 
 TOLERANCE = 1e-9
 """Of the logarithm, in these values, so that a number on the scale stays."""
@@ -54,7 +58,7 @@ def half_lives_of(clock: Clock, span: float) -> Sequence[float]:
 def recent_counts(
     log: EventLog, shape: tuple[int, int], half_life: float, weights: Weights | None = None
 ) -> CountMatrix:
-    """Counts in which an event loses half of its weight in each half-life, (n_users, n_items).
+    """Counts in which recent events weigh more, see `decayed`, (n_users, n_items).
 
     Ages are those at the user's latest event, so a pause makes no difference. Sums are rounded to
     a few distinct values: the saved distributions stay small. A half-life of 0 weighs old events as
@@ -71,10 +75,17 @@ def recent_counts(
 def decayed(
     counts: NDArray[np.floating], ages: NDArray[np.floating], half_life: float
 ) -> NDArray[np.float64]:
-    """Counts at these ages, (n_entries,) each, worth half as much after each half-life."""
-    return np.asarray(
-        counts * np.exp2(-np.minimum(ages / half_life, MOST_HALF_LIVES)), dtype=np.float64
-    )
+    """Counts at these ages, (n_entries,) each.
+
+    A tenth of a count stays, and the rest is worth half as much after each half-life.
+    """
+    kept = OLD_SHARE + (1.0 - OLD_SHARE) * share_left(ages, half_life)
+    return np.asarray(counts * kept, dtype=np.float64)
+
+
+def share_left(ages: NDArray[np.floating], half_life: float) -> NDArray[np.float64]:
+    """What is left at these ages of something that halves in each half-life."""
+    return np.asarray(np.exp2(-np.minimum(ages / half_life, MOST_HALF_LIVES)), dtype=np.float64)
 
 
 def rounded(counts: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -110,7 +121,7 @@ def log_watchers(log: EventLog, n_items: int, half_life: float = 0.0) -> NDArray
     """
     assert log.time is not None
     ages = ages_of_users(log) if log.clock == "order" else log.time.max(initial=0.0) - log.time
-    weight = np.ones(log.n_entries) if half_life == 0 else decayed(np.ones(1), ages, half_life)
+    weight = np.ones(log.n_entries) if half_life == 0 else share_left(ages, half_life)
     pair = log.user.astype(np.int64) * n_items + log.item
     order = np.lexsort((weight, pair))  # the latest of each pair last
     last = order[np.flatnonzero(np.diff(pair[order], append=-1))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cfnade.beyond.recency import MOST_HALF_LIVES
+from cfnade.beyond.recency import MOST_HALF_LIVES, OLD_SHARE
 from cfnade.data.events import Clock, Weights
 from cfnade.data.ingest.columns import Columns, choose_columns, is_order
 from cfnade.data.ingest.read import (
@@ -68,8 +68,8 @@ class CheckedFrame:
         Args:
             n_partitions: Of users.
             weights: Of each kind of event; None counts all alike.
-            half_life: In which an event loses half of its weight, as in `recent_counts`, whose
-                rounding is left to the caller; 0 weighs all the same.
+            half_life: In which events lose weight, as in `recent_counts`, whose rounding is left to
+                the caller; 0 weighs all the same.
             target: Kind of event; `is_owned` says whether the pair has one. None: whether the sum
                 without a half-life is above 0.
         """
@@ -119,11 +119,12 @@ def decayed(weights: Weights | None, half_life: float) -> Column:
     from pyspark.sql import functions as F
 
     number = F.col("number") * _by_kind(weights) if weights else F.col("number")
-    return number * share_left(F.col("age"), half_life)
+    kept = F.lit(OLD_SHARE) + F.lit(1.0 - OLD_SHARE) * share_left(F.col("age"), half_life)
+    return number * kept
 
 
 def share_left(age: Column, half_life: float) -> Column:
-    """What is left of an event at this age."""
+    """What is left at this age, as `cfnade.beyond.recency.share_left`."""
     from pyspark.sql import functions as F
 
     return F.pow(F.lit(2.0), -F.least(age / half_life, F.lit(MOST_HALF_LIVES)))
