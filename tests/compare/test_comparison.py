@@ -251,3 +251,14 @@ def test_all_models_are_chosen_by_the_same_metric(data):
             assert search.best.cost == pytest.approx(search.best.metrics["mpr"] / ndcg)
     with pytest.raises(ConfigError, match="no metric 'luck'"):
         ProtocolConfig(choose_by="luck")
+
+
+def test_a_comparison_on_repeats_without_times_says_what_is_not_trained(data, caplog):
+    models = {name: small_contenders()[name] for name in ("popularity", "cfnade")}
+    config = ProtocolConfig(candidates="all")
+    compare(data, models, config=config, max_trials=1)
+    assert "the scores of cfnade for items of the history are not trained" in caplog.text
+    caplog.clear()
+    compare(data, {"popularity": models["popularity"]}, config=config)
+    compare(data, models, max_trials=1)
+    assert "not trained" not in caplog.text

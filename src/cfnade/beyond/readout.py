@@ -55,7 +55,7 @@ class Readout:
     the same."""
 
     trend_half_life: float | None = None
-    """The same for what counts as an item's recent popularity."""
+    """Time in which a watcher loses half of their weight in an item's recent popularity."""
 
     trend_gain: float | None = None
     """Strength of the rise or fall of an item's popularity; 0 leaves it out."""

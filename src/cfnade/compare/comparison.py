@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -110,6 +110,8 @@ def compare(
     if not isinstance(models, Mapping):
         models = {name: contender(name, protocol.config.seed) for name in models}
     models = with_items(models, data, items)
+    if protocol.config.candidates == "all" and data.clock is None and data.target_event is None:
+        _report_untrained_repeats(models)
     notify = on_progress or (lambda progress: None)
     limits = {"seconds": budget, "max_trials": max_trials}
     options = {"config": asdict(protocol.config), "limits": limits, "lists": beyond_accuracy}
@@ -154,6 +156,17 @@ def compare(
     kept.clear(models)
     sizes = (data.n_users, data.n_items, data.n_pairs)
     return Comparison(dataset, *sizes, protocol.facts, results, limits)
+
+
+def _report_untrained_repeats(models: Iterable[str]) -> None:
+    """Say that CF-NADE learns nothing about items of the history, if it is compared."""
+    names = [name for name in models if name.startswith("cfnade")]
+    if names:
+        logger.warning(
+            "without times or an event to predict, the scores of %s for items of the history are "
+            "not trained; --candidates unseen leaves these items out",
+            ", ".join(names),
+        )
 
 
 def _enter(
