@@ -42,8 +42,8 @@ COMPARE_EARLIER = f"Ten settings each instead of 60 seconds, chosen by validatio
 BY_TIME = (
     "`make bench-time DATA=folder`: event logs, the last tenth of the events as the test part "
     "(Ta-Feng: each user's next basket), only items that are new to the user. Every model gets the "
-    "same search for recency; `cfnade-undated` is CF-NADE without times. On MovieLens and Foursquare "
-    f"times gain nDCG and not MPR. {MARKS}"
+    "same search for recency; `cfnade-undated` is CF-NADE without times. On MovieLens and "
+    f"Foursquare times gain nDCG and not MPR. {MARKS}"
 )
 TYPED = (
     "`python benchmarks/compare.py DATA --typed`: `cfnade compare FILE` without any option. ml-1m "
